@@ -1,0 +1,1 @@
+"""Judgements: one fault a module, found by walking the package."""

@@ -1,0 +1,43 @@
+"""The exceptions a caller can see.
+
+Below the file level nothing is fatal: a bad packet, record or message becomes an
+anomaly in the result. Only what prevents an analysis altogether is raised.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class CaptureAnalyzerError(Exception):
+    """Base of every exception that capture_analyzer raises on purpose."""
+
+
+class CaptureReadError(CaptureAnalyzerError):
+    """The capture can't be read.
+
+    Attributes:
+        path: the file, as the caller named it.
+        offset: where in the (decompressed) file reading failed, in bytes; ``None`` if it is
+            not about a place in the file.
+        reason: one clause, without a full stop.
+    """
+
+    def __init__(self, path: str | Path, reason: str, offset: int | None = None) -> None:
+        self.path = str(path)
+        self.offset = offset
+        self.reason = reason
+        where = "" if offset is None else f" (at byte {offset})"
+        super().__init__(f"{self.path}: {reason}{where}")
+
+
+class UnsupportedFormatError(CaptureReadError):
+    """The file is readable but is not a capture of a supported format."""
+
+
+class KeyLogError(CaptureAnalyzerError):
+    """The key log can't be used. Its message never holds a secret."""
+
+
+class OptionError(CaptureAnalyzerError):
+    """An option has no meaning: an unknown detector, a threshold of the wrong type."""

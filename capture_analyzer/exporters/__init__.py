@@ -1,0 +1,1 @@
+"""Ways to write an analysis out: one format a module."""

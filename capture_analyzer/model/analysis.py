@@ -1,0 +1,105 @@
+"""The whole result: every table, and what the detectors made of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from capture_analyzer.model.anomalies import Anomaly
+from capture_analyzer.model.capture import CaptureFile, Interface
+from capture_analyzer.model.column import to_frame
+from capture_analyzer.model.connections import Connection
+from capture_analyzer.model.exchanges import Exchange
+from capture_analyzer.model.findings import DetectorOutcome, Finding
+from capture_analyzer.model.holes import Holes
+from capture_analyzer.model.lookups import Lookup
+from capture_analyzer.model.messages import Message
+from capture_analyzer.model.packets import Packets
+from capture_analyzer.model.tls_records import HandshakeMessage, TlsRecords
+from capture_analyzer.model.waits import Ledger, Waits
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclasses.dataclass(slots=True)
+class Redaction:
+    """What was kept out of every output, and how often it was."""
+
+    level: str = "default"  # "none", "default", or a list: "hosts,ips,paths"
+    field_values: int = 0  # header field values replaced by … with their length
+    query_values: int = 0
+    path_segments: int = 0
+
+
+@dataclasses.dataclass(slots=True)
+class Tables:
+    """Everything that is known about a capture before anyone judges it.
+
+    Detectors, the report and the exporters read this and nothing else.
+    """
+
+    epoch_ns: int
+    duration_ns: int
+    files: list[CaptureFile]
+    interfaces: list[Interface]
+    packets: Packets
+    connections: list[Connection]
+    holes: Holes
+    tls_records: TlsRecords
+    handshake_messages: list[HandshakeMessage]
+    messages: list[Message]
+    lookups: list[Lookup]
+    exchanges: list[Exchange]
+    waits: Waits
+    ledger: Ledger
+    anomalies: list[Anomaly]
+    redaction: Redaction
+
+
+@dataclasses.dataclass(slots=True)
+class Analysis:
+    """The result of `capture_analyzer.analyze`.
+
+    Attributes:
+        tables: the facts.
+        findings: the judgements, most severe first, numbered.
+        detectors: outcome of every detector in the catalogue, by id.
+        version: the capture_analyzer version that made it.
+    """
+
+    tables: Tables
+    findings: list[Finding]
+    detectors: list[DetectorOutcome]
+    version: str
+
+    def frame(self, table: str) -> pd.DataFrame:
+        """A table as a pandas frame: "packets", "connections", "exchanges", "findings" ...
+
+        Raises:
+            KeyError: there is no such table.
+        """
+        if table not in TABLES:
+            raise KeyError(f"no table {table!r}; tables: {', '.join(TABLES)}")
+        owner = self if hasattr(self, table) else self.tables
+        return to_frame(TABLES[table], getattr(owner, table))
+
+
+TABLES: dict[str, type] = {
+    "files": CaptureFile,
+    "interfaces": Interface,
+    "packets": Packets,
+    "connections": Connection,
+    "holes": Holes,
+    "tls_records": TlsRecords,
+    "handshake_messages": HandshakeMessage,
+    "messages": Message,
+    "lookups": Lookup,
+    "exchanges": Exchange,
+    "waits": Waits,
+    "ledger": Ledger,
+    "anomalies": Anomaly,
+    "detectors": DetectorOutcome,
+    "findings": Finding,
+}
+"""Every table's schema by its name."""

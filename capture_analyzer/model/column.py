@@ -1,0 +1,103 @@
+"""How a table declares its columns: one sentence and a unit for each, beside its type.
+
+A table is a dataclass. Its fields are its columns; the metadata that `column` attaches
+documents them. Two storages share this one mechanism:
+
+* *row tables*: a list of small dataclass objects, for tables with up to some 10^5 rows
+  that hold text (connections, exchanges, findings ...);
+* *column tables*: one object whose fields are NumPy arrays of equal length, for tables
+  that grow with the number of packets (packets, tls_records, ledger ...).
+
+`describe` reads the declaration back (documentation, tests); `to_frame` makes the pandas
+frame that is the public face of either storage.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+T = TypeVar("T")
+
+NO_TIME: Final = np.iinfo(np.int64).min
+"""Stands for "no such instant or duration" in an int64 time column (JSON: null)."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ColumnDoc:
+    """The declaration of one column."""
+
+    name: str
+    type: str
+    unit: str
+    doc: str
+
+
+def column(
+    doc: str,
+    *,
+    unit: str = "",
+    default: Any = dataclasses.MISSING,
+    default_factory: Any = dataclasses.MISSING,
+) -> Any:
+    """Declare a column: `doc` is one sentence, `unit` an SI symbol ("ns", "bytes") or "".
+
+    Mutable defaults go through `default_factory`, as in `dataclasses.field`.
+    """
+    metadata = {"doc": doc, "unit": unit}
+    if default_factory is not dataclasses.MISSING:
+        return dataclasses.field(default_factory=default_factory, metadata=metadata)
+    if default is not dataclasses.MISSING:
+        return dataclasses.field(default=default, metadata=metadata)
+    return dataclasses.field(metadata=metadata)
+
+
+def empty_array(dtype: type[np.generic]) -> Callable[[], NDArray[Any]]:
+    """A default factory for a column of a column table: no rows, of this type."""
+    return lambda: np.empty(0, dtype)
+
+
+def describe(table: type) -> list[ColumnDoc]:
+    """The declared columns of a table, in order."""
+    return [
+        ColumnDoc(
+            name=field.name,
+            type=field.type if isinstance(field.type, str) else field.type.__name__,
+            unit=field.metadata.get("unit", ""),
+            doc=field.metadata.get("doc", ""),
+        )
+        for field in dataclasses.fields(table)
+    ]
+
+
+def to_frame(table: type, rows: object) -> pd.DataFrame:
+    """The pandas frame of a row table (a sequence of `table`) or of a column table."""
+    import pandas as pd
+
+    names = [field.name for field in dataclasses.fields(table)]
+    if isinstance(rows, table):
+        return pd.DataFrame({name: getattr(rows, name) for name in names})
+    assert isinstance(rows, Sequence)
+    return pd.DataFrame({name: [getattr(row, name) for row in rows] for name in names})
+
+
+def concatenate(table: type[T], parts: Iterable[T]) -> T:
+    """Join column tables end to end; with no parts, the table's empty value."""
+    parts = list(parts)
+    if not parts:
+        return table()
+    if len(parts) == 1:
+        return parts[0]
+    return table(
+        **{
+            field.name: np.concatenate([getattr(part, field.name) for part in parts])
+            for field in dataclasses.fields(table)  # type: ignore[arg-type]
+        }
+    )

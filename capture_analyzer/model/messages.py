@@ -1,0 +1,65 @@
+"""Tables `messages` and `fields`: HTTP messages as found in a stream."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal
+
+from capture_analyzer.model.column import column
+
+
+@dataclasses.dataclass(slots=True)
+class Field:
+    """A header or trailer field, its value reduced as the redaction level says."""
+
+    name: str = column("Lower-case name.")
+    value: str = column("Value, or … with its length where it is redacted.")
+    trailer: bool = column("From the trailer section.", default=False)
+    certainty: Literal["certain", "inferred", "unknown"] = column(
+        "How it is known.", default="certain"
+    )
+
+
+@dataclasses.dataclass(slots=True)
+class Message:
+    """A request or a response.
+
+    Content is never kept: only its lengths and whether it ended. Where `start_certain` is
+    false the capture began inside the message.
+    """
+
+    connection_no: int = column("Connection.")
+    from_client: bool = column("True for a request.")
+    offset: int = column("Stream offset of its first byte.", unit="bytes")
+    length: int = column("Bytes on the stream: header section, framing and content.", unit="bytes")
+    protocol: str = column('"http/1.1" or "http/1.0".')
+    method: str | None = column("Request method.", default=None)
+    target: str | None = column(
+        "Request target, its query reduced as the redaction level says.", default=None
+    )
+    authority: str | None = column("Host field, or authority of the target.", default=None)
+    status: int | None = column("Status code of a response.", default=None)
+    fields: list[Field] = column("Header and trailer fields, in order.", default_factory=list)
+    content_bytes: int = column(
+        "Content length after transfer coding, before content coding.", unit="bytes", default=0
+    )
+    decoded_bytes: int | None = column(
+        "Content length after content coding, if it was decoded.", unit="bytes", default=None
+    )
+    first_packet_no: int = column("Packet with its first byte.", default=0)
+    head_packet_no: int = column("Packet that completed the header section.", default=0)
+    last_packet_no: int = column("Packet that completed it.", default=0)
+    seen_ns: int = column("First byte captured.", unit="ns", default=0)
+    start_ns: int = column(
+        "First byte decryptable (in clear text: in order).", unit="ns", default=0
+    )
+    head_ns: int | None = column(
+        "Header section complete; None = the capture lacks it.", unit="ns", default=None
+    )
+    end_ns: int | None = column("Last byte decryptable; None = cut.", unit="ns", default=None)
+    last_ns: int = column("Last byte of it that was captured.", unit="ns", default=0)
+    complete: bool = column("It ended by its own framing.", default=False)
+    start_certain: bool = column("Its first byte was captured.", default=True)
+    missing_bytes: int = column("Bytes of it that the capture lacks.", unit="bytes", default=0)
+    upgrade: bool = column("After it the connection speaks another protocol.", default=False)
+    interim: list[Message] = column("1xx responses before a final response.", default_factory=list)

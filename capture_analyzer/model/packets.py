@@ -1,0 +1,97 @@
+"""Table `packets`: what the headers of every packet say, in columns."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capture_analyzer.model.column import column
+
+FIN: Final = 0x01
+SYN: Final = 0x02
+RST: Final = 0x04
+PSH: Final = 0x08
+ACK: Final = 0x10
+URG: Final = 0x20
+
+TCP: Final = 6
+UDP: Final = 17
+
+LABELS: Final = (
+    "other",
+    "capture_duplicate",
+    "network_duplicate",
+    "rst",
+    "syn",
+    "fin",
+    "zero_window_probe",
+    "keep_alive",
+    "retransmission",
+    "reordered",
+    "original",
+    "zero_window",
+    "keep_alive_ack",
+    "window_update",
+    "dup_ack",
+    "ack",
+)
+"""Names for the codes in `Packets.label`. A packet has one: the first that fits, in this
+order, save `other`, which is what is not TCP."""
+
+MECHANISMS: Final = ("", "fast", "tlp", "rto", "after_rto", "syn", "unknown")
+"""Names for the codes in `Packets.mechanism`: how the sender came to send again."""
+
+SPURIOUS: Final = ("", "false", "true")
+"""Names for the codes in `Packets.spurious`; "" = can't be known, or not a retransmission."""
+
+
+@dataclasses.dataclass(slots=True)
+class Packets:
+    """One element a packet in each array; packet_no = index + 1.
+
+    A packet that was not decoded up to TCP or UDP has `protocol` 0 (or its IP protocol
+    number where that was readable), and zeros behind.
+    """
+
+    time_ns: NDArray[np.int64] = column("When, since packet 1.", unit="ns")
+    file_no: NDArray[np.uint16] = column("Which file.")
+    frame_no: NDArray[np.int32] = column("1-based number in that file.")
+    captured_bytes: NDArray[np.uint32] = column("Bytes in the file.", unit="bytes")
+    original_bytes: NDArray[np.uint32] = column("Bytes on the wire.", unit="bytes")
+    ip_version: NDArray[np.uint8] = column("4, 6, or 0 if not IP.")
+    protocol: NDArray[np.uint8] = column("IP protocol number behind extension headers; 0 = none.")
+    source: NDArray[np.int32] = column("Source address, as an index into `addresses`; -1 = none.")
+    destination: NDArray[np.int32] = column("Destination address, likewise.")
+    source_port: NDArray[np.uint16] = column("TCP or UDP source port.")
+    destination_port: NDArray[np.uint16] = column("TCP or UDP destination port.")
+    ttl: NDArray[np.uint8] = column("IPv4 time to live or IPv6 hop limit.")
+    ip_id: NDArray[np.uint16] = column("IPv4 identification; 0 in IPv6.")
+    payload_offset: NDArray[np.int64] = column(
+        "Offset of the TCP or UDP payload in the file's buffer.", unit="bytes"
+    )
+    payload_bytes: NDArray[np.uint32] = column(
+        "Payload length on the wire, by the IP header.", unit="bytes"
+    )
+    payload_captured: NDArray[np.uint32] = column(
+        "How much of the payload the file holds (less than payload_bytes when cut).", unit="bytes"
+    )
+    seq: NDArray[np.uint32] = column("TCP sequence number, raw.")
+    ack: NDArray[np.uint32] = column("TCP acknowledgement number, raw; 0 without ACK.")
+    window: NDArray[np.uint16] = column("TCP window field, unscaled.")
+    flags: NDArray[np.uint8] = column("TCP flags, the low eight bits.")
+    tcp_header_bytes: NDArray[np.uint8] = column("TCP header length; 0 = not TCP.", unit="bytes")
+    tsval: NDArray[np.uint32] = column("TCP timestamp value (RFC 7323); 0 without the option.")
+    tsecr: NDArray[np.uint32] = column("TCP timestamp echo reply; 0 without the option.")
+    # Written by pipeline/tcp; before it has run they hold their zero values.
+    connection_no: NDArray[np.int32] = column("Connection; -1 = none (not TCP).")
+    from_client: NDArray[np.int8] = column("1 from client, 0 from server, -1 not known.")
+    label: NDArray[np.uint8] = column("Index into LABELS.")
+    mechanism: NDArray[np.uint8] = column("Index into MECHANISMS.")
+    spurious: NDArray[np.uint8] = column("Index into SPURIOUS.")
+    addresses: list[str] = dataclasses.field(default_factory=list)  # distinct, as text (RFC 5952)
+
+    def __len__(self) -> int:
+        return len(self.time_ns)

@@ -1,0 +1,63 @@
+"""Tables `tls_records` (columns) and `handshake_messages` (rows)."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capture_analyzer.model.column import column, empty_array
+
+
+@dataclasses.dataclass(slots=True)
+class TlsRecords:
+    """One element a TLS record in each array, by connection, direction, stream offset."""
+
+    connection_no: NDArray[np.int32] = column("Connection.", default_factory=empty_array(np.int32))
+    from_client: NDArray[np.bool_] = column(
+        "Sent by the client.", default_factory=empty_array(np.bool_)
+    )
+    offset: NDArray[np.int64] = column(
+        "Stream offset of its header.", unit="bytes", default_factory=empty_array(np.int64)
+    )
+    length: NDArray[np.int32] = column(
+        "Fragment length, without the five header bytes.",
+        unit="bytes",
+        default_factory=empty_array(np.int32),
+    )
+    content_type: NDArray[np.uint8] = column(
+        "Outer content type (20 to 23).", default_factory=empty_array(np.uint8)
+    )
+    first_packet_no: NDArray[np.int32] = column(
+        "Packet that holds its first byte.", default_factory=empty_array(np.int32)
+    )
+    last_packet_no: NDArray[np.int32] = column(
+        "Packet that completed it.", default_factory=empty_array(np.int32)
+    )
+    seen_ns: NDArray[np.int64] = column(
+        "First byte captured.", unit="ns", default_factory=empty_array(np.int64)
+    )
+    in_order_ns: NDArray[np.int64] = column(
+        "First byte readable in order.", unit="ns", default_factory=empty_array(np.int64)
+    )
+    complete_ns: NDArray[np.int64] = column(
+        "All of it there in order: decryptable.", unit="ns", default_factory=empty_array(np.int64)
+    )
+    complete: NDArray[np.bool_] = column(
+        "The capture holds all of it.", default_factory=empty_array(np.bool_)
+    )
+
+
+@dataclasses.dataclass(slots=True)
+class HandshakeMessage:
+    """A TLS handshake message that could be read."""
+
+    connection_no: int = column("Connection.")
+    from_client: bool = column("Sent by the client.")
+    type: str = column('Its name in RFC 8446: "client_hello" ...')
+    length: int = column("Body length.", unit="bytes")
+    first_packet_no: int = column("Packet with its first byte.")
+    last_packet_no: int = column("Packet that completed it.")
+    seen_ns: int = column("First byte captured.", unit="ns")
+    complete_ns: int = column("Complete in order.", unit="ns")

@@ -1,0 +1,1 @@
+"""Passive parsers, one protocol a module; no I/O."""

@@ -1,0 +1,1 @@
+"""Containers of packets, read into a Capture."""

@@ -1,0 +1,1 @@
+"""An analysis as one self-contained HTML file."""

@@ -1,0 +1,1 @@
+"""Bounded reading of wire formats."""
