@@ -66,3 +66,8 @@ class DetectorOutcome:
     reason: str | None = column(
         "Why it did not run or how it failed; no captured text.", default=None
     )
+    causes: list[str] = column("Causes of the ledger that it owns.", default_factory=list)
+    doc: dict[str, str] = column(
+        'Its documentation by section: "detects", "matters", "advice", "wrong".',
+        default_factory=dict,
+    )
