@@ -17,7 +17,13 @@ class TlsSummary:
     resumption_offered: bool | None = column("The client offered a ticket or PSK.", default=None)
     resumed: bool | None = column("The server accepted it.", default=None)
     hello_retry: bool = column("A HelloRetryRequest cost one round trip.", default=False)
+    group: str | None = column(
+        "Group of the key exchange, by its IANA name; None = none or unreadable.", default=None
+    )
     early_data: bool | None = column("The client offered early data.", default=None)
+    ech_offered: bool | None = column(
+        "ClientHello has encrypted_client_hello (possibly GREASE).", default=None
+    )
     ocsp_requested: bool | None = column("ClientHello has status_request.", default=None)
     ocsp_stapled: bool | None = column(
         "The server stapled a response; None = unreadable.", default=None
@@ -28,7 +34,12 @@ class TlsSummary:
     decrypted: Literal["yes", "no", "partial"] = column("How far it was readable.", default="no")
     why_not: str | None = column("Why not, as a clause.", default=None)
     start_ns: int | None = column("First byte of ClientHello seen.", unit="ns", default=None)
-    end_ns: int | None = column("The client's last handshake flight seen.", unit="ns", default=None)
+    end_ns: int | None = column(
+        "Last byte of the handshake seen: of the client's Finished (TLS 1.3), else of the later "
+        "Finished; of the earlier one where application data did not wait for it (False Start).",
+        unit="ns",
+        default=None,
+    )
     duration_ns: int | None = column("end_ns - start_ns.", unit="ns", default=None)
     end_certain: bool = column("end_ns is read off, not inferred.", default=False)
 
@@ -99,7 +110,8 @@ class Connection:
         "Stream bytes the capture lacks, both directions.", unit="bytes", default=0
     )
     protocol: str = column(
-        'What it carries: "http/1.1", "tls", "opaque" (unreadable) or "none" (no payload).',
+        'What it carries: "http/1.1", "h2" (clear text), "tls", "opaque" (unreadable) or "none" '
+        "(no payload).",
         default="none",
     )
     server_name: str | None = column(

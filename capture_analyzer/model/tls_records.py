@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.column import column, empty_array
 
+ROLES: Final = (
+    "unknown",
+    "handshake",
+    "change_cipher_spec",
+    "alert",
+    "application",
+    "ticket",
+    "early_data",
+)
+"""Names for the codes in `TlsRecords.role`: what a record carries. "ticket" is a
+NewSessionTicket behind the handshake of TLS 1.3, "early_data" 0-RTT application data,
+"unknown" what can't be told (a heartbeat, or a type that does not exist)."""
+
+ROLE_CODE: Final = {name: code for code, name in enumerate(ROLES)}
+"""A role's number in the `role` column."""
+
 
 @dataclasses.dataclass(slots=True)
 class TlsRecords:
-    """One element a TLS record in each array, by connection, direction, stream offset."""
+    """One element a TLS record in each array.
+
+    Ordered by connection, then direction (client first), then stream offset.
+    """
 
     connection_no: NDArray[np.int32] = column("Connection.", default_factory=empty_array(np.int32))
     from_client: NDArray[np.bool_] = column(
@@ -27,7 +47,7 @@ class TlsRecords:
         default_factory=empty_array(np.int32),
     )
     content_type: NDArray[np.uint8] = column(
-        "Outer content type (20 to 23).", default_factory=empty_array(np.uint8)
+        "Outer content type (20 to 24).", default_factory=empty_array(np.uint8)
     )
     first_packet_no: NDArray[np.int32] = column(
         "Packet that holds its first byte.", default_factory=empty_array(np.int32)
@@ -42,11 +62,23 @@ class TlsRecords:
         "First byte readable in order.", unit="ns", default_factory=empty_array(np.int64)
     )
     complete_ns: NDArray[np.int64] = column(
-        "All of it there in order: decryptable.", unit="ns", default_factory=empty_array(np.int64)
+        "All of it there in order: decryptable; NO_TIME where its last byte was not captured.",
+        unit="ns",
+        default_factory=empty_array(np.int64),
     )
     complete: NDArray[np.bool_] = column(
         "The capture holds all of it.", default_factory=empty_array(np.bool_)
     )
+    role: NDArray[np.uint8] = column(
+        "What it carries: index into ROLES.", default_factory=empty_array(np.uint8)
+    )
+    role_inferred: NDArray[np.bool_] = column(
+        "The role is inferred from order, lengths and times: the type inside is encrypted.",
+        default_factory=empty_array(np.bool_),
+    )
+
+    def __len__(self) -> int:
+        return len(self.offset)
 
 
 @dataclasses.dataclass(slots=True)
