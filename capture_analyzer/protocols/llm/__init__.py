@@ -1,0 +1,10 @@
+"""What the events of streaming LLM APIs mean, one API family a module.
+
+An adapter looks at one event at a time and says its kind, how much generated text it
+holds and what token counts it reports. It keeps no text.
+"""
+
+from capture_analyzer.protocols.llm.adapters import classify, request_facts
+from capture_analyzer.protocols.llm.facts import EventFacts, EventKind, RequestFacts
+
+__all__ = ["EventFacts", "EventKind", "RequestFacts", "classify", "request_facts"]

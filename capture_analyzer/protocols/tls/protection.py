@@ -1,0 +1,127 @@
+"""Opening protected records: TLS 1.3 (RFC 8446, section 5.2) and the AEADs of TLS 1.2."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESCCM, AESGCM, ChaCha20Poly1305
+
+from capture_analyzer.protocols.tls.key_schedule import (
+    Protection,
+    next_traffic_secret,
+    traffic_key,
+)
+
+_EXPLICIT_NONCE_OCTETS: Final = 8  # RFC 5288, section 3
+
+
+class CannotOpenError(ValueError):
+    """The record does not open with this key at this sequence number."""
+
+
+class _Cipher(Protocol):
+    def decrypt(
+        self, nonce: bytes, data: bytes | memoryview, associated_data: bytes | None
+    ) -> bytes: ...
+
+
+def _cipher(protection: Protection, key: bytes) -> _Cipher:
+    if protection.aead == "aes-gcm":
+        return AESGCM(key)
+    if protection.aead == "chacha20-poly1305":
+        return ChaCha20Poly1305(key)
+    return AESCCM(key, tag_length=protection.tag_octets)
+
+
+class Opener(Protocol):
+    """Opens the records of one direction, in order."""
+
+    sequence: int
+    """The sequence number of the next record; it only moves on when one opens."""
+    overhead_before: int
+    """Octets of the fragment before the first octet of ciphertext."""
+
+    def open(self, content_type: int, version: bytes, fragment: bytes) -> tuple[int, bytes]:
+        """(content type, plaintext) of a record.
+
+        Args:
+            content_type: the record's outer type.
+            version: its two version octets.
+            fragment: all behind its header.
+
+        Raises:
+            CannotOpenError: wrong key, wrong sequence number or damaged record.
+        """
+        ...
+
+
+class Tls13Opener:
+    """Opens TLS 1.3 records with one traffic secret and what KeyUpdate makes of it."""
+
+    __slots__ = ("_cipher", "_iv", "_protection", "_secret", "sequence")
+    overhead_before = 0
+
+    def __init__(self, secret: bytes, protection: Protection) -> None:
+        self._protection = protection
+        self._install(secret)
+
+    def _install(self, secret: bytes) -> None:
+        self._secret = secret
+        key, iv = traffic_key(secret, self._protection)
+        self._cipher = _cipher(self._protection, key)
+        self._iv = int.from_bytes(iv, "big")
+        self.sequence = 0
+
+    def update(self) -> None:
+        """Go on to the next traffic secret, as after a KeyUpdate (RFC 8446, section 4.6.3)."""
+        self._install(next_traffic_secret(self._secret, self._protection))
+
+    def open(self, content_type: int, version: bytes, fragment: bytes) -> tuple[int, bytes]:
+        """See `Opener.open`. The inner content type is the last octet that is not zero."""
+        header = bytes((content_type,)) + version + len(fragment).to_bytes(2, "big")
+        nonce = (self._iv ^ self.sequence).to_bytes(12, "big")
+        try:
+            inner = self._cipher.decrypt(nonce, fragment, header)
+        except (InvalidTag, ValueError):
+            raise CannotOpenError("the record does not open") from None
+        self.sequence += 1
+        if inner and inner[-1]:  # no padding: the common case
+            return inner[-1], inner[:-1]
+        inner = inner.rstrip(b"\x00")
+        if not inner:
+            raise CannotOpenError("a record of nothing but padding")
+        return inner[-1], inner[:-1]
+
+
+class Tls12Opener:
+    """Opens TLS 1.2 records of an AEAD suite (RFC 5246, section 6.2.3.3)."""
+
+    __slots__ = ("_cipher", "_explicit", "_iv", "_protection", "overhead_before", "sequence")
+
+    def __init__(self, key: bytes, iv: bytes, protection: Protection) -> None:
+        self._protection = protection
+        self._cipher = _cipher(protection, key)
+        self._iv = iv
+        self._explicit = protection.aead != "chacha20-poly1305"
+        self.overhead_before = _EXPLICIT_NONCE_OCTETS if self._explicit else 0
+        self.sequence = 0
+
+    def open(self, content_type: int, version: bytes, fragment: bytes) -> tuple[int, bytes]:
+        """See `Opener.open`."""
+        sequence = self.sequence.to_bytes(8, "big")
+        before = self.overhead_before
+        length = len(fragment) - before - self._protection.tag_octets
+        if length < 0:
+            raise CannotOpenError("the record is shorter than its protection")
+        if self._explicit:
+            nonce = self._iv + fragment[:before]
+        else:  # RFC 7905, section 2
+            nonce = (int.from_bytes(self._iv, "big") ^ self.sequence).to_bytes(12, "big")
+        header = sequence + bytes((content_type,)) + version + length.to_bytes(2, "big")
+        try:
+            plain = self._cipher.decrypt(nonce, fragment[before:], header)
+        except (InvalidTag, ValueError):
+            raise CannotOpenError("the record does not open") from None
+        self.sequence += 1
+        return content_type, plain

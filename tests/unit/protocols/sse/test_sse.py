@@ -1,0 +1,93 @@
+"""Server-sent events by the rules of the WHATWG HTML standard."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from capture_analyzer.protocols import sse
+from capture_analyzer.protocols.sse import ServerSentEvent, SseParser
+
+
+def events(*pieces: bytes) -> list[tuple[str, bytes]]:
+    parser = SseParser()
+    return [(e.type, e.data) for piece in pieces for e in parser.feed(piece)]
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_every_line_end(end: bytes) -> None:
+    assert events(b"data: a" + end + end + b"data: b" + end + end) == [
+        ("message", b"a"),
+        ("message", b"b"),
+    ]
+
+
+def test_data_lines_are_joined_and_one_space_is_stripped() -> None:
+    assert events(b"data:  a\ndata:b\ndata\nevent: x\n\n") == [("x", b" a\nb\n")]
+
+
+def test_comments_ids_and_retry_make_no_event() -> None:
+    parser = SseParser()
+    assert parser.feed(b": keep-alive\n\nid: 1\n\nretry: 250\n\nretry: x\n\n") == []
+    assert parser.comments == 1
+    assert parser.retry_ms == 250
+
+
+def test_an_event_without_data_is_not_dispatched_and_its_type_is_forgotten() -> None:
+    assert events(b"event: a\n\ndata: 1\n\n") == [("message", b"1")]
+    assert events(b"data:\n\n") == []
+
+
+def test_a_leading_byte_order_mark_is_no_content() -> None:
+    assert events(b"\xef\xbb\xbfdata: 1\n\n") == [("message", b"1")]
+    assert events(b"data: 1\n\n\xef\xbb\xbfdata: 2\n\n") == [("message", b"1")]
+
+
+def test_an_event_cut_off_before_its_blank_line_is_discarded() -> None:
+    assert events(b"data: 1\n") == []
+
+
+def test_start_and_end_are_content_offsets() -> None:
+    parser = SseParser()
+    assert parser.feed(b": c\n\ndata: ") == []
+    assert parser.feed(b"1\n\nda") == [ServerSentEvent("message", b"1", 5, 14, False)]
+    assert parser.feed(b"ta: 2\r\n\r\n") == [ServerSentEvent("message", b"2", 14, 25, False)]
+
+
+def test_a_carriage_return_at_the_end_of_a_piece_already_ends_the_line() -> None:
+    parser = SseParser()
+    assert [e.data for e in parser.feed(b"data: 1\r\r")] == [b"1"]
+    assert parser.feed(b"\n") == []  # belongs to the CR: no second blank line
+    assert [e.data for e in parser.feed(b"data: 2\r\n\r\n")] == [b"2"]
+
+
+def test_an_endless_event_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sse, "MAX_EVENT_OCTETS", 10)
+    parser = SseParser()
+    (event,) = parser.feed(b"data: 12345678\ndata: 12345678\n\n")
+    assert event.cut
+    assert len(event.data) <= 11
+
+
+@given(
+    st.lists(
+        st.sampled_from([b"data: x", b"data:", b"event: e", b": c", b"id: 1", b"", b"y"]),
+        max_size=30,
+    ),
+    st.sampled_from([b"\n", b"\r\n", b"\r"]),
+    st.lists(st.integers(0, 200), max_size=10),
+)
+def test_the_events_do_not_depend_on_the_pieces(
+    lines: list[bytes], end: bytes, cuts: list[int]
+) -> None:
+    stream = b"".join(line + end for line in lines)
+    bounds = [0, *sorted(cut for cut in cuts if cut < len(stream)), len(stream)]
+    parser = SseParser()
+    pieces = [stream[a:b] for a, b in itertools.pairwise(bounds)]
+    whole = SseParser().feed(stream)
+    assert [(e.type, e.data, e.start) for piece in pieces for e in parser.feed(piece)] == [
+        (e.type, e.data, e.start) for e in whole
+    ]
