@@ -37,6 +37,9 @@ class Finding:
     )
     finding_no: int = column("0-based: by severity, then cost, then time.", default=-1)
     connection_no: int | None = column("The connection, where it is one.", default=None)
+    connection_nos: list[int] = column(
+        "All connections it is about, where they are several.", default_factory=list
+    )
     exchange_nos: list[int] = column("Exchanges it hurt.", default_factory=list)
     from_ns: int | None = column("Begin of the first occurrence.", unit="ns", default=None)
     to_ns: int | None = column("End of the last.", unit="ns", default=None)
@@ -55,6 +58,9 @@ class Finding:
     packet_nos: list[int] = column("Evidence, at most MAX_PACKET_NOS.", default_factory=list)
     packet_total: int = column("How many packets the evidence has.", default=0)
     display_filter: str = column("Wireshark filter that shows the evidence.", default="")
+    ledger_rows: list[int] = column(
+        "Ledger entries (by index) that hold its cost.", default_factory=list
+    )
 
 
 @dataclasses.dataclass(slots=True)
@@ -68,6 +74,6 @@ class DetectorOutcome:
     )
     causes: list[str] = column("Causes of the ledger that it owns.", default_factory=list)
     doc: dict[str, str] = column(
-        'Its documentation by section: "detects", "matters", "advice", "wrong".',
+        'Its documentation by section: "title", "detects", "matters", "advice", "wrong".',
         default_factory=dict,
     )
