@@ -1,0 +1,114 @@
+"""What the program writes depends on the capture alone, and gives no secret away."""
+
+from __future__ import annotations
+
+import base64
+import getpass
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CAPTURES = ROOT / "captures"
+INCIDENT = CAPTURES / "llm-incident.pcap"
+CLI = ROOT / "capture_analyzer" / "cli" / "main.py"
+
+pytestmark = [
+    pytest.mark.skipif(not CLI.exists(), reason="no command line yet"),
+    pytest.mark.skipif(not INCIDENT.exists(), reason="no captures yet"),
+]
+
+ALL_CAPTURES = sorted(
+    path for path in CAPTURES.glob("**/*") if path.suffix in {".pcap", ".pcapng", ".gz"}
+)
+OUTPUTS = ("out.html", "out.json", "out.csv")
+
+
+def analyse(
+    capture: str | Path, folder: Path, *, cwd: Path | None = None, **environment: str
+) -> dict[str, bytes]:
+    """Every output of one run, by name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    html, json, csv = (folder / name for name in OUTPUTS)
+    options = ["-o", html, "--json", json, "--packets", csv]
+    done = subprocess.run(
+        [sys.executable, "-m", "capture_analyzer", "analyze", capture, *options],
+        capture_output=True,
+        check=False,
+        cwd=cwd or ROOT,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, done.stderr.decode(errors="replace")
+    outputs = {name: (folder / name).read_bytes() for name in OUTPUTS}
+    # The summary names the report's path, which is the caller's own.
+    outputs["stdout"] = done.stdout.replace(str(folder).encode(), b"")
+    outputs["stderr"] = done.stderr
+    return outputs
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    return analyse(INCIDENT, tmp_path_factory.mktemp("reference") / "a", PYTHONHASHSEED="0")
+
+
+@pytest.mark.parametrize(
+    ("name", "environment"),
+    [
+        ("hash seed", {"PYTHONHASHSEED": "4242"}),
+        ("time zone", {"PYTHONHASHSEED": "1", "TZ": "Pacific/Auckland"}),
+        ("locale", {"PYTHONHASHSEED": "2", "LANG": "de_DE.UTF-8", "LC_ALL": "C.UTF-8"}),
+        ("plain locale", {"PYTHONHASHSEED": "3", "LC_ALL": "C", "TZ": "America/St_Johns"}),
+        ("optimised", {"PYTHONHASHSEED": "4", "PYTHONOPTIMIZE": "1"}),
+    ],
+    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else "",
+)
+def test_bytes_do_not_depend_on_the_machine(
+    name: str, environment: dict[str, str], reference: dict[str, bytes], tmp_path: Path
+) -> None:
+    outputs = analyse(INCIDENT, tmp_path / "a", **environment)
+    assert {key: value == reference[key] for key, value in outputs.items()} == dict.fromkeys(
+        reference, True
+    ), name
+
+
+def test_bytes_do_not_depend_on_the_folder(reference: dict[str, bytes], tmp_path: Path) -> None:
+    elsewhere = tmp_path / "a folder with spaces"
+    elsewhere.mkdir()
+    copy = elsewhere / INCIDENT.name
+    copy.write_bytes(INCIDENT.read_bytes())
+    outputs = analyse(copy.name, tmp_path / "a", cwd=elsewhere)
+    for name in OUTPUTS:
+        assert outputs[name] == reference[name], name
+
+
+@pytest.mark.parametrize("capture", ALL_CAPTURES, ids=lambda path: str(path.relative_to(CAPTURES)))
+def test_outputs_hold_no_secret_and_no_path(capture: Path, tmp_path: Path) -> None:
+    outputs = analyse(capture, tmp_path / "a")
+    secrets = [
+        line.split()[2]
+        for keys in CAPTURES.glob("**/*.keys")
+        for line in keys.read_text(encoding="ascii").splitlines()
+        if len(line.split()) == 3 and not line.startswith("#")
+    ]
+    forbidden = [
+        spelling
+        for secret in secrets
+        for spelling in (
+            secret.lower().encode(),
+            secret.upper().encode(),
+            base64.b64encode(bytes.fromhex(secret)),
+            bytes.fromhex(secret),
+        )
+    ]
+    forbidden += [str(ROOT).encode(), str(tmp_path).encode(), str(Path.home()).encode() + b"/"]
+    if len(socket.gethostname()) > 5:
+        forbidden.append(socket.gethostname().encode())
+    if len(getpass.getuser()) > 5:
+        forbidden.append(getpass.getuser().encode())
+    for name, content in outputs.items():
+        leaked = [text for text in forbidden if text in content]
+        assert not leaked, f"{name} gives away {leaked[:3]}"
