@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Final
+from typing import Any, Final, get_args, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
-from capture_analyzer.model.column import column
+from capture_analyzer.model.column import column, empty_array
 
 FIN: Final = 0x01
 SYN: Final = 0x02
@@ -44,6 +44,15 @@ order, save `other`, which is what is not TCP."""
 MECHANISMS: Final = ("", "fast", "tlp", "rto", "after_rto", "syn", "unknown")
 """Names for the codes in `Packets.mechanism`: how the sender came to send again."""
 
+HAS_TIMESTAMPS: Final = 0x01
+HAS_MSS: Final = 0x02
+HAS_WINDOW_SCALE: Final = 0x04
+SACK_PERMITTED: Final = 0x08
+HAS_SACK: Final = 0x10
+OPTIONS_BROKEN: Final = 0x80
+"""Bits of `Packets.options`: which TCP options were read; the last: their list is malformed or
+was cut by the snap length, and what follows that place is not known."""
+
 SPURIOUS: Final = ("", "false", "true")
 """Names for the codes in `Packets.spurious`; "" = can't be known, or not a retransmission."""
 
@@ -52,8 +61,9 @@ SPURIOUS: Final = ("", "false", "true")
 class Packets:
     """One element a packet in each array; packet_no = index + 1.
 
-    A packet that was not decoded up to TCP or UDP has `protocol` 0 (or its IP protocol
-    number where that was readable), and zeros behind.
+    `protocol` is TCP or UDP only if that header was decoded. A packet that was not decoded
+    so far has `protocol` 0, or the number of the other IP protocol that it carries, and
+    zeros behind; so has one without a time (NO_TIME).
     """
 
     time_ns: NDArray[np.int64] = column("When, since packet 1.", unit="ns")
@@ -92,6 +102,49 @@ class Packets:
     mechanism: NDArray[np.uint8] = column("Index into MECHANISMS.")
     spurious: NDArray[np.uint8] = column("Index into SPURIOUS.")
     addresses: list[str] = dataclasses.field(default_factory=list)  # distinct, as text (RFC 5952)
+    options: NDArray[np.uint8] = column(
+        "Which TCP options it carries: HAS_TIMESTAMPS and so on, added up.",
+        default_factory=empty_array(np.uint8),
+    )
+    mss: NDArray[np.uint16] = column(
+        "TCP maximum segment size option (on a SYN); 0 = none.",
+        unit="bytes",
+        default_factory=empty_array(np.uint16),
+    )
+    window_scale: NDArray[np.uint8] = column(
+        "TCP window scale option (on a SYN), as sent: valid if options has HAS_WINDOW_SCALE.",
+        default_factory=empty_array(np.uint8),
+    )
+    sack_first: NDArray[np.int32] = column(
+        "Index of its first SACK block in `sack_left` and `sack_right`; 0 without any.",
+        default_factory=empty_array(np.int32),
+    )
+    sack_count: NDArray[np.uint8] = column(
+        "Number of its SACK blocks, 0 to 4.", default_factory=empty_array(np.uint8)
+    )
+    # The SACK blocks of all packets, in packet order and in the order of the option: raw
+    # sequence numbers of a block's first byte, and of the byte behind its last.
+    sack_left: NDArray[np.uint32] = dataclasses.field(default_factory=empty_array(np.uint32))
+    sack_right: NDArray[np.uint32] = dataclasses.field(default_factory=empty_array(np.uint32))
 
     def __len__(self) -> int:
         return len(self.time_ns)
+
+    @classmethod
+    def blank(cls, count: int) -> Packets:
+        """This many packets of which nothing is known.
+
+        All zeros, save -1 in `source`, `destination`, `connection_no` and `from_client`.
+        """
+        types: dict[str, Any] = {
+            field.name: get_args(get_args(hint)[1])[0]
+            for field, hint in zip(
+                dataclasses.fields(cls), get_type_hints(cls).values(), strict=True
+            )
+            if field.metadata
+        }
+        arrays: dict[str, Any] = {name: np.zeros(count, type_) for name, type_ in types.items()}
+        packets = cls(**arrays)
+        for name in ("source", "destination", "connection_no", "from_client"):
+            getattr(packets, name).fill(-1)
+        return packets

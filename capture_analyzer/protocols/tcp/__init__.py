@@ -1,0 +1,1 @@
+"""TCP headers and options, decoded for many packets at once."""
