@@ -1,0 +1,1 @@
+"""Detectors about HTTP: requests, answers and how clients use their connections."""

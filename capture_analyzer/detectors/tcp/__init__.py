@@ -1,0 +1,1 @@
+"""Detectors about TCP: set-up, loss, windows."""
