@@ -1,0 +1,21 @@
+"""HTTP/2 (RFC 9113), read passively: frames, streams and their messages."""
+
+from capture_analyzer.protocols.http2.frames import (
+    PREFACE,
+    Frame,
+    Lost,
+    looks_like_frames,
+    read_frames,
+)
+from capture_analyzer.protocols.http2.streams import Direction, Http2Message, read_direction
+
+__all__ = [
+    "PREFACE",
+    "Direction",
+    "Frame",
+    "Http2Message",
+    "Lost",
+    "looks_like_frames",
+    "read_direction",
+    "read_frames",
+]

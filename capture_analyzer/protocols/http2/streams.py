@@ -1,0 +1,293 @@
+"""HTTP/2 messages in one direction: header blocks decoded, content measured (RFC 9113, 8.1).
+
+Each direction is read by itself: HPACK contexts are, and which response belongs to which
+request is told by the stream identifier. Field values are raw here; the caller reduces them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Final
+
+from capture_analyzer.model.byte_stream import ByteStream
+from capture_analyzer.protocols.hpack import Decoder, HeaderField, HpackError
+from capture_analyzer.protocols.http2 import frames
+from capture_analyzer.protocols.http2.frames import Frame, Lost, read_frames
+
+MAX_BLOCK: Final = 1 << 20  # octets of a header block over its CONTINUATIONs
+MAX_OPEN_STREAMS: Final = 100_000
+"""Streams kept open at once; peers allow 100 to some thousands. Beyond it the oldest is
+closed as cut, so that a hostile connection can't fill memory."""
+_ENABLED_TABLE_SETTING: Final = 0x1  # SETTINGS_HEADER_TABLE_SIZE, section 6.5.2
+
+
+@dataclasses.dataclass(slots=True)
+class Http2Message:
+    """A request or response (which one, the direction tells) on one stream.
+
+    All offsets are stream offsets of the connection's direction.
+
+    Attributes:
+        stream_id: its stream.
+        offset: of its first frame's header.
+        head_end: behind the frame that completed its header section; None if that was lost.
+        end: behind its last frame so far.
+        fields, trailers: as decoded.
+        interim: field lists of 1xx responses before it.
+        content_octets: DATA without padding.
+        missing_octets: DATA bytes that the capture lacks.
+        data_frames: number of DATA frames.
+        ended: END_STREAM came.
+        reset_code: error code of an RST_STREAM from this side; None without one.
+        reset_offset: of that frame.
+        promised: it answers a PUSH_PROMISE.
+    """
+
+    stream_id: int
+    offset: int
+    head_end: int | None = None
+    end: int = 0
+    fields: list[HeaderField] = dataclasses.field(default_factory=list)
+    trailers: list[HeaderField] = dataclasses.field(default_factory=list)
+    interim: list[list[HeaderField]] = dataclasses.field(default_factory=list)
+    content_octets: int = 0
+    missing_octets: int = 0
+    data_frames: int = 0
+    ended: bool = False
+    reset_code: int | None = None
+    reset_offset: int | None = None
+    promised: bool = False
+
+
+ContentSink = Callable[[int, memoryview], None]
+"""Called with (stream offset, bytes) for each stretch of a message's content, in order."""
+
+
+@dataclasses.dataclass(slots=True)
+class Direction:
+    """What one direction of an HTTP/2 connection holds.
+
+    Attributes:
+        messages: in order of their first frame.
+        resets: (stream_id, error code, offset, end) of every RST_STREAM.
+        goaways: (last stream id, error code, offset, end) of every GOAWAY.
+        problems: (code, offset) of what broke the rules or was lost: "http2-frames-lost",
+            "http2-malformed", "hpack-malformed", "http2-block-too-large".
+        table_sizes: SETTINGS_HEADER_TABLE_SIZE values that this side announced.
+    """
+
+    messages: list[Http2Message] = dataclasses.field(default_factory=list)
+    resets: list[tuple[int, int, int, int]] = dataclasses.field(default_factory=list)
+    goaways: list[tuple[int, int, int, int]] = dataclasses.field(default_factory=list)
+    problems: list[tuple[str, int]] = dataclasses.field(default_factory=list)
+    table_sizes: list[int] = dataclasses.field(default_factory=list)
+
+
+def read_direction(
+    stream: ByteStream,
+    *,
+    start: int = 0,
+    peer_table_sizes: tuple[int, ...] = (),
+    content_sink: Callable[[Http2Message], ContentSink | None] = lambda message: None,
+    on_frame: Callable[[Frame], None] | None = None,
+) -> Direction:
+    """Read all frames and messages of one direction.
+
+    Args:
+        stream: the direction's bytes.
+        start: offset of the first frame (behind the client's preface).
+        peer_table_sizes: dynamic table sizes that the other side's SETTINGS allowed; the
+            largest bounds the encoder from here (RFC 7541, section 4.2).
+        content_sink: asked once a message when its header section is complete; may return
+            a function that receives its content.
+        on_frame: called with every frame.
+    """
+    reader = _DirectionReader(stream, peer_table_sizes, content_sink)
+    for item in read_frames(stream, start):
+        if isinstance(item, Lost):
+            reader.lost(item)
+        else:
+            if on_frame is not None:
+                on_frame(item)
+            reader.frame(item)
+    return reader.result
+
+
+class _DirectionReader:
+    def __init__(
+        self,
+        stream: ByteStream,
+        peer_table_sizes: tuple[int, ...],
+        content_sink: Callable[[Http2Message], ContentSink | None],
+    ) -> None:
+        self.result = Direction()
+        self._decoder = Decoder(mid_stream=stream.begins_mid_stream)
+        if peer_table_sizes:
+            self._decoder.allow_table_size(max(peer_table_sizes))
+        self._content_sink = content_sink
+        self._open: dict[int, Http2Message] = {}
+        self._sinks: dict[int, ContentSink] = {}
+        self._block = bytearray()  # of a HEADERS or PUSH_PROMISE without END_HEADERS
+        self._block_of: Frame | None = None
+
+    def lost(self, lost: Lost) -> None:
+        """Header blocks may have been in what was lost."""
+        self._decoder.lose_blocks()
+        self._block.clear()
+        self._block_of = None
+        code = "http2-malformed" if lost.malformed else "http2-frames-lost"
+        self.result.problems.append((code, lost.offset))
+
+    def frame(self, frame: Frame) -> None:
+        kind = frame.type
+        if self._block_of is not None and kind != frames.CONTINUATION:
+            self._problem("http2-malformed", frame)  # section 6.10: nothing may come between
+            self._drop_block()
+        if kind == frames.DATA:
+            self._data(frame)
+        elif frame.missing:  # too long to be kept
+            self._problem("http2-block-too-large", frame)
+            if kind in (frames.HEADERS, frames.PUSH_PROMISE, frames.CONTINUATION):
+                self._drop_block()
+        elif kind in (frames.HEADERS, frames.PUSH_PROMISE):
+            self._block_of = frame
+            self._block += _block_part(frame)
+            if frame.flags & frames.END_HEADERS:
+                self._complete_block(frame)
+        elif kind == frames.CONTINUATION:
+            if self._block_of is None or self._block_of.stream_id != frame.stream_id:
+                # The block began before the capture or in a gap.
+                self._decoder.lose_blocks()
+                self._drop_block()
+                return
+            self._block += frame.payload
+            if len(self._block) > MAX_BLOCK:
+                self._problem("http2-block-too-large", frame)
+                self._drop_block()
+            elif frame.flags & frames.END_HEADERS:
+                self._complete_block(frame)
+        elif kind == frames.RST_STREAM:
+            self._reset(frame)
+        elif kind == frames.SETTINGS:
+            self._settings(frame)
+        elif kind == frames.GOAWAY and len(frame.payload) >= 8:
+            last = int.from_bytes(frame.payload[:4], "big") & 0x7FFFFFFF
+            code = int.from_bytes(frame.payload[4:8], "big")
+            self.result.goaways.append((last, code, frame.offset, frame.end))
+
+    def _problem(self, code: str, frame: Frame) -> None:
+        self.result.problems.append((code, frame.offset))
+
+    def _drop_block(self) -> None:
+        if self._block_of is not None:
+            self._decoder.lose_blocks()
+        self._block.clear()
+        self._block_of = None
+
+    def _complete_block(self, last: Frame) -> None:
+        opened = self._block_of
+        assert opened is not None
+        block = bytes(self._block)
+        self._block.clear()
+        self._block_of = None
+        try:
+            fields = self._decoder.decode(block)
+        except HpackError:
+            self._problem("hpack-malformed", opened)
+            fields = []
+        if opened.type == frames.PUSH_PROMISE:
+            return  # the promised request is no exchange the client asked for
+        message = self._open.get(opened.stream_id)
+        if message is not None and message.head_end is not None:
+            message.trailers = list(fields)
+            message.end = last.end
+        else:
+            if message is None:
+                message = self._new(opened)
+            message.end = last.end
+            if _is_interim(fields):
+                message.interim.append(list(fields))
+            else:
+                message.fields = list(fields)
+                message.head_end = last.end
+                sink = self._content_sink(message)
+                if sink is not None:
+                    self._sinks[opened.stream_id] = sink
+        if opened.flags & frames.END_STREAM:
+            self._end(opened.stream_id, message)
+
+    def _new(self, frame: Frame) -> Http2Message:
+        if len(self._open) >= MAX_OPEN_STREAMS:
+            oldest = next(iter(self._open))
+            del self._open[oldest]
+            self._sinks.pop(oldest, None)
+        message = Http2Message(frame.stream_id, frame.offset)
+        message.promised = frame.stream_id % 2 == 0
+        self._open[frame.stream_id] = message
+        self.result.messages.append(message)
+        return message
+
+    def _end(self, stream_id: int, message: Http2Message) -> None:
+        message.ended = True
+        self._open.pop(stream_id, None)
+        self._sinks.pop(stream_id, None)
+
+    def _data(self, frame: Frame) -> None:
+        message = self._open.get(frame.stream_id)
+        if message is None:
+            message = self._new(frame)  # its header section was not captured
+        message.end = frame.end
+        message.data_frames += 1
+        message.missing_octets += frame.missing
+        sink = self._sinks.get(frame.stream_id)
+        begin, end = frame.offset + frames.HEADER_OCTETS, frame.end
+        if frame.flags & frames.PADDED and frame.pieces:
+            padding = frame.pieces[0][1][0] if frame.pieces[0][0] == begin else 0
+            begin, end = begin + 1, max(begin + 1, end - padding)
+        message.content_octets += end - begin
+        if sink is not None:
+            for offset, piece in frame.pieces:
+                part = piece[max(0, begin - offset) : max(0, end - offset)]
+                if part:
+                    sink(max(offset, begin), part)
+        if frame.flags & frames.END_STREAM:
+            self._end(frame.stream_id, message)
+
+    def _reset(self, frame: Frame) -> None:
+        code = int.from_bytes(frame.payload, "big")
+        self.result.resets.append((frame.stream_id, code, frame.offset, frame.end))
+        message = self._open.pop(frame.stream_id, None)
+        self._sinks.pop(frame.stream_id, None)
+        if message is not None:
+            message.reset_code, message.reset_offset = code, frame.offset
+
+    def _settings(self, frame: Frame) -> None:
+        if frame.flags & frames.ACK:
+            return
+        for at in range(0, len(frame.payload) - 5, 6):
+            if int.from_bytes(frame.payload[at : at + 2], "big") == _ENABLED_TABLE_SETTING:
+                self.result.table_sizes.append(
+                    int.from_bytes(frame.payload[at + 2 : at + 6], "big")
+                )
+
+
+def _block_part(frame: Frame) -> bytes:
+    """The part of a header block in a HEADERS or PUSH_PROMISE frame (sections 6.2 and 6.6)."""
+    payload = frame.payload
+    begin, end = 0, len(payload)
+    if frame.flags & frames.PADDED and payload:
+        begin, end = 1, max(1, end - payload[0])
+    if frame.type == frames.PUSH_PROMISE:
+        begin += 4
+    elif frame.flags & frames.HAS_PRIORITY:
+        begin += 5
+    return payload[begin:end]
+
+
+def _is_interim(fields: list[HeaderField]) -> bool:
+    """Whether a header section is that of a 1xx response."""
+    for name, value in fields:
+        if name == b":status":
+            return value is not None and len(value) == 3 and value[:1] == b"1"
+    return False
