@@ -104,16 +104,17 @@ def plausible_header(length: int, kind: int, flags: int, stream_id: int) -> bool
     return length == _FIXED_LENGTH.get(kind, length)
 
 
-def looks_like_frames(data: bytes | memoryview) -> int:
+def looks_like_frames(data: bytes | memoryview, *, at_start: bool = True) -> int:
     """Position of the first frame in `data`, judged by a chain of plausible headers; -1 = none.
 
     The chain must run over at least two headers or end exactly with `data`. A single frame
-    that reaches past the data is believed only at its very start, where senders begin frames.
+    that reaches past the data is believed only at its very start, and only where that is where
+    a sender's write may have begun (`at_start`).
     """
     limit = min(len(data) - HEADER_OCTETS + 1, _DEFAULT_MAX_FRAME + HEADER_OCTETS)
     for start in range(max(limit, 0)):
         links, end = _chain(data, start)
-        if links > 1 or links == 1 and (end == len(data) or start == 0):
+        if links > 1 or (links and (end == len(data) or (at_start and not start))):
             return start
     return -1
 
@@ -224,7 +225,7 @@ def read_frames(stream: ByteStream, start: int = 0) -> Iterator[Frame | Lost]:
         at = 0
         while at < len(view):
             if lost_from is not None:
-                found = looks_like_frames(view[at:])
+                found = looks_like_frames(view[at:], at_start=not at)
                 if found < 0:
                     break
                 at += found
