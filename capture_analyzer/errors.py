@@ -41,3 +41,17 @@ class KeyLogError(CaptureAnalyzerError):
 
 class OptionError(CaptureAnalyzerError):
     """An option has no meaning: an unknown detector, a threshold of the wrong type."""
+
+
+class OutputError(CaptureAnalyzerError):
+    """A result can't be written.
+
+    Attributes:
+        path: the destination, as the caller named it.
+        reason: one clause, without a full stop.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"can't write {path}: {reason}")

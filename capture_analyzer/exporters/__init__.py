@@ -1,1 +1,5 @@
-"""Ways to write an analysis out: one format a module."""
+"""Exporters: the analysis written in one format each.
+
+One exporter a module; a module that is put here is found by itself (`catalogue`). Its form
+is in `contract`.
+"""
