@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 CLI = ROOT / "capture_analyzer" / "cli" / "main.py"
 BASH = shutil.which("bash") or "/bin/bash"
-NEEDED = ["bash", "dirname", "id", "cat", "sha256sum", "flock", "mkdir", "rm"]
+NEEDED = ["bash", "dirname", "id", "cat", "sha256sum", "flock", "mkdir", "rm", "tail"]
 
 FAKE = """#!{bash}
 case "$*" in
@@ -22,7 +22,8 @@ case "$*" in
 *ensurepip*) exit {ensurepip} ;;
 -m\\ venv*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; echo made >&2 ;;
 -m\\ pip*)
-    echo "pip $*" >&2
+    echo "$*" >>"$FAKE_LOG"
+    if [ "$FAKE_FAIL" ]; then echo "no route to the index"; exit 1; fi
     if [ -e "$FAKE_HANG" ]; then rm "$FAKE_HANG"; kill -9 $PPID; fi
     printf '#!{bash}\\nprintf "ran"; printf " [%%s]" "$@"\\n' >"${{0%/*}}/capture-analyzer"
     chmod +x "${{0%/*}}/capture-analyzer" ;;
@@ -45,6 +46,8 @@ class Machine:
         for name in [*NEEDED, "cp", "chmod"]:
             (self.bin / name).symlink_to(shutil.which(name) or name)
         self.hang = folder / "hang"
+        self.log = folder / "pip"
+        self.offline = False
 
     def add_python(self, name: str, version: str, *, ensurepip: bool = True) -> None:
         path = self.bin / name
@@ -56,7 +59,13 @@ class Machine:
         (self.bin / "apt-get").chmod(0o755)
 
     def run(self, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-        environment = {"PATH": str(self.bin), "FAKE_HANG": str(self.hang)}
+        self.log.write_text("")
+        environment = {
+            "PATH": str(self.bin),
+            "FAKE_HANG": str(self.hang),
+            "FAKE_LOG": str(self.log),
+            "FAKE_FAIL": "yes" if self.offline else "",
+        }
         return subprocess.run(
             [BASH, self.project / "scripts" / "analyze", *arguments],
             capture_output=True,
@@ -110,10 +119,11 @@ def test_second_run_sets_nothing_up(machine: Machine) -> None:
     first = machine.run("x.pcap", "-o", "o ut.html")
     assert first.returncode == 0, first.stderr
     assert first.stdout == "ran [analyze] [x.pcap] [-o] [o ut.html]"
-    assert "--require-hashes" in first.stderr
+    assert "--require-hashes" in machine.log.read_text()
     second = machine.run("explain", "tcp/syn-retransmission", cwd=machine.bin)
     assert second.stdout == "ran [explain] [tcp/syn-retransmission]"
     assert second.stderr == ""
+    assert machine.log.read_text() == ""
 
 
 def test_changed_lock_is_installed(machine: Machine) -> None:
@@ -123,7 +133,7 @@ def test_changed_lock_is_installed(machine: Machine) -> None:
         lock.write("# changed\n")
     again = machine.run("--version")
     assert again.stdout == "ran [--version]"
-    assert "pip" in again.stderr
+    assert "requirements.lock" in machine.log.read_text()
 
 
 def test_interrupted_set_up_starts_again(machine: Machine) -> None:
@@ -138,11 +148,24 @@ def test_interrupted_set_up_starts_again(machine: Machine) -> None:
     assert done.stdout == "ran [--version]"
 
 
+def test_failure_of_pip_is_shown_and_the_next_run_goes_on(machine: Machine) -> None:
+    machine.add_python("python3", "3.11")
+    machine.offline = True
+    failed = machine.run("--version")
+    assert failed.returncode != 0
+    assert "no route to the index" in failed.stderr
+    assert "Run this again" in failed.stderr
+    assert failed.stdout == ""
+    machine.offline = False
+    assert machine.run("--version").stdout == "ran [--version]"
+
+
 def test_moved_project_is_set_up_again(machine: Machine) -> None:
     machine.add_python("python3", "3.11")
     machine.run("--version")
     machine.project = machine.project.rename(machine.project.with_name("moved"))
-    assert "pip" in machine.run("--version").stderr
+    assert machine.run("--version").stdout == "ran [--version]"
+    assert "requirements.lock" in machine.log.read_text()
 
 
 def test_without_arguments_the_bundled_capture(machine: Machine) -> None:
