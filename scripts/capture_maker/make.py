@@ -1,0 +1,199 @@
+"""Plays a scenario and writes its files."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from capture_maker import files, headers
+from capture_maker.network import Packet
+from capture_maker.simulation import US
+from capture_maker.stage import SCENARIOS, Form, Scenario, Stage
+from capture_maker.truth import Written, tell
+
+EPOCH_NS = 1_772_546_831_250_318_000  # 2026-03-03 14:07:11.250318 UTC, the clock's zero
+_MIDDLE_HOPS = 3  # routers between the client and the middle vantage
+
+
+def encode(packet: Packet, form: Form, client_addresses: tuple[str, ...]) -> bytes:
+    """The frame as the vantage captures it."""
+    upward = packet.source[0] in client_addresses
+    passed = {
+        "client": 0 if upward else packet.hops,
+        "middle": _MIDDLE_HOPS if upward else packet.hops - _MIDDLE_HOPS,
+        "server": packet.hops if upward else 0,
+    }[form.vantage]
+    if packet.protocol == headers.UDP:
+        body = headers.udp(packet.source, packet.destination, packet.payload)
+    else:
+        body = headers.tcp(
+            packet.source,
+            packet.destination,
+            packet.seq,
+            packet.ack,
+            packet.flags,
+            packet.window,
+            packet.options,
+            packet.payload,
+        )
+    datagram = headers.ip(
+        packet.source[0],
+        packet.destination[0],
+        packet.protocol,
+        64 - passed,
+        packet.ip_id,
+        body,
+    )
+    outgoing = passed == 0
+    return headers.link(form.link, datagram, outgoing=outgoing)
+
+
+def play(scenario: Scenario, key_log: Path) -> tuple[Stage, Written, list[files.Frame]]:
+    """Run a scenario; returns the stage, and what its vantage captured."""
+    stage = Stage(key_log, ipv6=scenario.ipv6)
+    scenario.play(stage)
+    stage.simulation.run()
+    form = scenario.form
+    resolution = 1 if form.nanoseconds else US
+    at = form.vantage
+    seen = [p for p in stage.network.packets if at in p.tapped]
+    seen.sort(key=lambda p: p.tapped[at])  # stable: ties in order of sending
+    if form.keeps:
+        seen = [p for n, p in enumerate(seen) if form.keeps(n, p)]
+    stamps = [p.tapped[at] // resolution * resolution for p in seen]
+    frames = []
+    for packet, stamp in zip(seen, stamps, strict=True):
+        data = encode(packet, form, stage.client.addresses)
+        frames.append(files.Frame(EPOCH_NS + stamp, data, len(data)))
+    return stage, Written(seen, stamps, at), frames
+
+
+def write(form: Form, frames: list[files.Frame], key_log: bytes) -> bytes:
+    """The bytes of the capture file."""
+    frames = [frame.cut(form.snap_length) for frame in frames]
+    link_type = headers.LINK_TYPES[form.link]
+    if form.format == "pcap":
+        data = files.pcap(
+            frames,
+            link_type,
+            order=form.order,
+            nanoseconds=form.nanoseconds,
+            snap_length=form.snap_length,
+        )
+    else:
+        data = _pcapng(form, frames, link_type, key_log)
+    if form.cut_bytes:
+        data = data[: -form.cut_bytes]
+    return gzip.compress(data, mtime=0) if form.gzip else data
+
+
+def _pcapng(form: Form, frames: list[files.Frame], link_type: int, key_log: bytes) -> bytes:
+    out = files.Pcapng()
+    halves = [frames[: len(frames) // 2], frames[len(frames) // 2 :]]
+    sections = halves if form.two_sections else [frames]
+    order = form.order
+    for number, part in enumerate(sections):
+        out.section(order)
+        out.interface(link_type, f"eth{number}", nanoseconds=form.nanoseconds or number == 1)
+        if form.keys_inside and number == 0:
+            out.secrets(key_log)
+        for frame in part:
+            out.packet(frame)
+        out.statistics(len(part), 0)
+        order = ">" if order == "<" else "<"
+    return bytes(out.data)
+
+
+def file_name(scenario: Scenario) -> str:
+    """The capture's file name."""
+    return f"{scenario.name}.{scenario.form.format}{'.gz' if scenario.form.gzip else ''}"
+
+
+def make(scenario: Scenario, out: Path, *, force: bool) -> str:
+    """Make one capture; returns what was done, in a word or two.
+
+    Args:
+        scenario: what to play.
+        out: folder for its files.
+        force: make it anew though it exists and is random.
+    """
+    truth_file = out / f"{scenario.name}.json"
+    if not force and truth_file.exists() and json.loads(truth_file.read_text())["random"]:
+        return "kept (random; --force makes it anew)"
+    with tempfile.TemporaryDirectory() as folder:
+        key_log = Path(folder) / "keys"
+        stage, written, frames = play(scenario, key_log)
+        # OpenSSL writes a comment line with its name first; it is of no use.
+        lines = key_log.read_text().splitlines() if key_log.exists() else []
+        keys = "".join(line + "\n" for line in lines if not line.startswith("#")).encode()
+    form = scenario.form
+    truth: dict[str, Any] = {
+        "name": scenario.name,
+        "file": file_name(scenario),
+        "describe": scenario.describe,
+        "vantage": form.vantage,
+        "link": form.link,
+        "keys": "beside" if form.keys else "inside" if form.keys_inside else None,
+        "random": bool(keys),
+        "expect": {
+            "fire": {k: v and list(v) for k, v in scenario.expect.fire.items()},
+            "silent": list(scenario.expect.silent),
+        },
+        **scenario.facts,
+        "epoch_ns": str(EPOCH_NS + written.stamps_ns[0]),
+        **tell(stage.ledger, stage.network.packets, written, 1 if form.nanoseconds else US),
+    }
+    data = write(form, frames, keys)
+    (out / file_name(scenario)).write_bytes(data)
+    if form.keys:
+        (out / f"{scenario.name}.keys").write_bytes(keys)
+    truth_file.write_text(json.dumps(truth, indent=1) + "\n")
+    return f"{len(data):,} bytes, {len(frames)} packets"
+
+
+README = """\
+# Sample captures
+
+Made by `scripts/make_captures.py`: real protocol bytes (TLS by OpenSSL, HTTP/1.1, DNS) in a
+simulated TCP over a simulated network, so that what happened to every byte is known. Addresses
+and names are those kept for documentation (RFC 5737, RFC 3849, RFC 2606); the certificates
+belong to a CA of the script's own. Nothing here was captured from anybody.
+
+`NAME.json` is what is true in a capture. All times are in ns since its packet 1, as the file's
+time stamps state them:
+
+- `requests`: first and last byte of the request as seen at the vantage; `response_start_ns`: the
+  first byte of the final response was usable (in order, its TLS record complete);
+  `end_ns`: the last one; `think_ns`: what the server's program took between the whole request
+  and its first write; `events_ns`: when each server-sent event was usable;
+- `retransmissions`: packets that repeat data, how the sender came to it (fast, tlp, rto,
+  after_rto, syn) and whether it was needed;
+- `connections`, `lookups`: likewise;
+- `expect`: findings that an analysis must have, with the range of their cost in ms (null: any),
+  and those that it must not have. Findings of detectors that don't exist yet are listed too.
+
+`NAME.keys` holds TLS secrets in the format of SSLKEYLOGFILE. Captures with TLS can't be made
+twice with the same bytes (handshakes are random), all others can.
+
+| capture | packets | bytes | TLS keys | what is true in it |
+|---|---:|---:|---|---|
+"""
+
+
+def readme(out: Path) -> str:
+    """The text of README.md: a row for each capture in the folder, in the script's order."""
+    rows = []
+    for name in SCENARIOS:
+        truth_file = out / f"{name}.json"
+        if truth_file.exists():
+            truth = json.loads(truth_file.read_text())
+            size = (out / truth["file"]).stat().st_size
+            keys = truth["keys"] or ("withheld" if truth["random"] else "")
+            rows.append(
+                f"| [{truth['file']}]({truth['file']}) | {truth['packet_count']} | {size:,} "
+                f"| {keys} | {truth['describe']} |\n"
+            )
+    return README + "".join(rows)

@@ -1,0 +1,267 @@
+"""What is true in a capture: kept while the simulation runs, computed when it has ended."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from capture_maker.network import Address, Packet, Vantage, number
+
+
+@dataclasses.dataclass(slots=True)
+class Call:
+    """A request and its response, by their offsets in the two streams."""
+
+    name: str
+    method: str = ""
+    target: str = ""
+    status: int | None = None
+    request: tuple[int, int] = (0, 0)
+    response: tuple[int, int] | None = None  # of the final response
+    interim: list[int] = dataclasses.field(default_factory=list)
+    events: list[int] = dataclasses.field(default_factory=list)  # end offset of each event
+    received_ns: int | None = None  # the server had the whole request
+    answered_ns: int | None = None  # the server's first write of the final response
+    kind: str = "http"
+    complete: bool = True
+    response_plain_end: int | None = None  # what the client must have read to be done
+    done: bool = False
+
+
+@dataclasses.dataclass(slots=True)
+class Connection:
+    """A connection as the simulation knows it."""
+
+    number: int
+    client: Address
+    server: Address
+    server_name: str | None = None
+    tls: str | None = None
+    isns: tuple[int, int] | None = None
+    calls: list[Call] = dataclasses.field(default_factory=list)
+    taken: int = 0  # calls the server has begun to read
+    records: dict[bool, list[int]] = dataclasses.field(default_factory=dict)  # ends of records
+
+    def isn(self, client: bool) -> int:
+        """Initial sequence number; ISNs of one pair of addresses grow with time."""
+        if self.isns:
+            return self.isns[0 if client else 1]
+        base = number("isn", self.client, self.server, client) >> 1
+        return base + self.number * 250_000
+
+
+@dataclasses.dataclass(slots=True)
+class Lookup:
+    """A question to the resolver."""
+
+    name: str
+    type: str
+    asked: Packet
+    answered: Packet | None = None
+    rcode: str | None = None
+    addresses: list[str] = dataclasses.field(default_factory=list)
+
+
+class Stream:
+    """One direction of a connection as one vantage sees it."""
+
+    def __init__(self, packets: list[Packet], records: list[int], at: Vantage) -> None:
+        self._sent = [p for p in packets if p.payload and not p.copy and at in p.tapped]
+        self._at = at
+        self._records = records
+        # The copy of each byte that reached the receiver first, in stream order.
+        self._arrived: list[tuple[int, int, int]] = []  # start, end, time at the vantage
+        covered: list[tuple[int, int]] = []
+        arrivals = [p for p in packets if p.payload and p.arrived_ns is not None]
+        for p in sorted(arrivals, key=lambda p: p.arrived_ns or 0):
+            start = p.offset
+            for a, b in covered:
+                if a <= start < b:
+                    start = b
+            if start < p.end and at in p.tapped:
+                self._arrived.append((start, p.end, p.tapped[at]))
+                covered.append((start, p.end))
+                covered.sort()
+        self._arrived.sort()
+
+    def seen(self, offset: int) -> int | None:
+        """When the byte was first seen."""
+        times = [p.tapped[self._at] for p in self._sent if p.offset <= offset < p.end]
+        return min(times, default=None)
+
+    def in_order(self, offset: int) -> int | None:
+        """When it and all bytes before it had been seen, in copies that arrived."""
+        latest = None
+        for start, end, time_ns in self._arrived:
+            if start > offset:
+                break
+            latest = max(latest or 0, time_ns)
+            if offset < end:
+                return latest
+        return None
+
+    def usable(self, offset: int) -> int | None:
+        """When the receiver could use the byte: in order, and its TLS record complete."""
+        for end in self._records:
+            if offset < end:
+                return self.in_order(end - 1)
+        return self.in_order(offset)
+
+
+class Ledger:
+    """Everything that a scenario records while it runs."""
+
+    def __init__(self) -> None:
+        self.connections: list[Connection] = []
+        self.lookups: list[Lookup] = []
+
+    def connection(self, client: Address, server: Address, **facts: Any) -> Connection:
+        """Note a new connection."""
+        self.connections.append(Connection(len(self.connections), client, server, **facts))
+        return self.connections[-1]
+
+
+@dataclasses.dataclass(slots=True)
+class Written:
+    """The packets that go into a file: in order, each with its stamp in the file's units."""
+
+    packets: list[Packet]
+    stamps_ns: list[int]  # simulated time, already cut to the file's resolution
+    at: Vantage
+
+
+def tell(
+    ledger: Ledger, sent: list[Packet], written: Written, resolution_ns: int
+) -> dict[str, Any]:
+    """The truth as JSON: times in ns since packet 1, packet numbers 1-based.
+
+    Args:
+        ledger: what the scenario recorded.
+        sent: every packet that was sent, also those that no capture saw.
+        written: the packets of the file.
+        resolution_ns: the file's time stamp unit; times are cut to it as the stamps are.
+
+    Returns:
+        `connections`, `lookups`, `requests` and `retransmissions`.
+    """
+    origin = written.stamps_ns[0]
+    at = written.at
+    packet_no = {id(p): n for n, p in enumerate(written.packets, 1)}
+
+    def cut(time_ns: int | None) -> int | None:
+        """A simulated instant as the file states it, since packet 1."""
+        return None if time_ns is None else time_ns // resolution_ns * resolution_ns - origin
+
+    def stamp(packet: Packet | None) -> int | None:
+        return cut(packet.tapped.get(at)) if packet else None
+
+    requests: list[dict[str, Any]] = []
+    connections: list[dict[str, Any]] = []
+    shown = [c for c in ledger.connections if any(p.connection is c for p in written.packets)]
+    first = {
+        c.number: min(packet_no[id(p)] for p in written.packets if p.connection is c) for c in shown
+    }
+    shown.sort(key=lambda c: first[c.number])
+    for no, connection in enumerate(shown):
+        own = [p for p in written.packets if p.connection is connection]
+        every = [p for p in sent if p.connection is connection]
+        up = Stream([p for p in every if p.from_client], connection.records.get(True, []), at)
+        down = Stream(
+            [p for p in every if not p.from_client], connection.records.get(False, []), at
+        )
+        syns = [p for p in own if p.flags & 0x02]
+        connections.append(
+            {
+                "connection": no,
+                "client": list(connection.client),
+                "server": list(connection.server),
+                "server_name": connection.server_name,
+                "tls": connection.tls,
+                "first_packet_no": packet_no[id(own[0])],
+                "packet_count": len(own),
+                "start_ns": stamp(own[0]),
+                "syn_retransmissions": sum(p.again == "syn" for p in syns),
+            }
+        )
+        for call in connection.calls:
+            requests.append(
+                {
+                    "name": call.name,
+                    "connection": no,
+                    "protocol": "tls" if connection.tls else "http/1.1",
+                    "kind": call.kind,
+                    "method": call.method,
+                    "target": call.target,
+                    "status": call.status,
+                    "request_start_ns": cut(up.seen(call.request[0])),
+                    "request_end_ns": cut(up.seen(call.request[1] - 1)),
+                    "response_start_ns": cut(down.usable(call.response[0]))
+                    if call.response
+                    else None,
+                    "end_ns": cut(
+                        max(
+                            down.usable(call.response[1] - 1) or 0,
+                            up.seen(call.request[1] - 1) or 0,
+                        )
+                    )
+                    if call.response and call.complete
+                    else None,
+                    "think_ns": max(0, call.answered_ns - call.received_ns)
+                    if call.answered_ns is not None and call.received_ns is not None
+                    else None,
+                    "interim": call.interim,
+                    "events_ns": [cut(down.usable(end - 1)) for end in call.events],
+                    "request_bytes": call.request[1] - call.request[0],
+                    "response_bytes": call.response[1] - call.response[0] if call.response else 0,
+                }
+            )
+    requests.sort(key=lambda r: (r["request_start_ns"] or 0, r["connection"]))
+    return {
+        "packet_count": len(written.packets),
+        "duration_ns": max(written.stamps_ns) - origin,
+        "connections": connections,
+        "lookups": [
+            {
+                "name": lookup.name,
+                "type": lookup.type,
+                "start_ns": stamp(lookup.asked),
+                "end_ns": stamp(lookup.answered),
+                "rcode": lookup.rcode,
+                "addresses": lookup.addresses,
+            }
+            for lookup in ledger.lookups
+        ],
+        "requests": requests,
+        "retransmissions": _retransmissions(sent, written, packet_no),
+    }
+
+
+def _retransmissions(
+    sent: list[Packet], written: Written, packet_no: dict[int, int]
+) -> list[dict[str, Any]]:
+    """Segments that repeat data, with how the sender came to it and whether it was needed."""
+    rows = []
+    for packet in written.packets:
+        if not packet.again or packet.copy:
+            continue
+        earlier = [
+            p
+            for p in sent
+            if p.connection is packet.connection
+            and p.from_client is packet.from_client
+            and p.sent_ns < packet.sent_ns
+            and p.arrived_ns is not None
+            and p.flags & 0x02 == packet.flags & 0x02
+        ]
+        missing = set(range(packet.offset, packet.end or packet.offset + 1))
+        for p in earlier:
+            missing -= set(range(p.offset, p.end or p.offset + 1))
+        rows.append(
+            {
+                "packet_no": packet_no[id(packet)],
+                "mechanism": packet.again,
+                "needed": bool(missing),
+                "from_client": packet.from_client,
+            }
+        )
+    return rows
