@@ -14,6 +14,7 @@ from packaging.version import Version
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+GROUPS = PROJECT["dependency-groups"]
 
 COMPATIBLE = re.compile(
     r"\b(MIT|BSD|Apache|PSF|Python Software Foundation|0BSD|ISC|Zlib|Unlicense)", re.I
@@ -37,8 +38,9 @@ def locked(name: str) -> dict[str, Version]:
     [
         ("requirements.lock", PROJECT["project"]["dependencies"]),
         ("requirements-dev.lock", PROJECT["project"]["dependencies"]),
-        ("requirements-dev.lock", PROJECT["dependency-groups"]["dev"]),
-        ("requirements-build.lock", PROJECT["dependency-groups"]["build"]),
+        ("requirements-dev.lock", [r for r in GROUPS["dev"] if isinstance(r, str)]),
+        ("requirements-dev.lock", GROUPS["build"]),
+        ("requirements-build.lock", GROUPS["build"]),
         ("requirements-build.lock", PROJECT["build-system"]["requires"]),
     ],
 )
