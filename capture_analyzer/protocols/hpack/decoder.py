@@ -96,7 +96,8 @@ class Decoder:
         The list may be shared with later calls: don't change it.
 
         Raises:
-            HpackError: the block is malformed; as after `lose_blocks`, older entries are unknown then.
+            HpackError: the block is malformed; older entries are unknown then, as after
+                `lose_blocks`.
         """
         known = self._blocks.get(block)
         if known is not None:

@@ -1,0 +1,191 @@
+"""TLS records → the bytes inside: one plaintext ByteStream a direction.
+
+The AEADs of TLS keep the length and order of what they protect, so byte i of a record's
+plaintext lies at byte i of its ciphertext. That is how each plaintext byte knows the packet
+it came in and when that was seen; it is usable when its whole record was there in order.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capture_analyzer.model.byte_stream import ByteStream
+from capture_analyzer.model.column import NO_TIME
+from capture_analyzer.protocols.tls.decryption import (
+    ALERT,
+    APPLICATION_DATA,
+    CHANGE_CIPHER_SPEC,
+    HANDSHAKE,
+    Decryptor,
+)
+
+_HEADER_BYTES: Final = 5
+_ASSUMED_OVERHEAD: Final = 17
+"""What a record that can't be opened is taken to hold beside its content: tag and inner type
+of TLS 1.3. Offsets behind it are then right unless it was padded."""
+MAX_HANDSHAKE_BYTES: Final = 1 << 20
+"""Encrypted handshake messages kept of a direction; chains of certificates have some KB."""
+
+
+@dataclasses.dataclass(slots=True)
+class Record:
+    """A record of one direction, as rows of `TlsRecords` have it."""
+
+    offset: int
+    length: int
+    content_type: int
+    complete_ns: int
+    complete: bool
+
+
+@dataclasses.dataclass(slots=True)
+class HandshakePart:
+    """Plaintext of a protected handshake record: (index of the record, its bytes)."""
+
+    record: int
+    plaintext: bytes
+
+
+@dataclasses.dataclass(slots=True)
+class Plain:
+    """What one direction of a TLS connection holds when its records are opened.
+
+    Attributes:
+        stream: its application data; gaps are records that could not be opened.
+        handshake: protected handshake messages, record by record.
+        alerts: (index of the record, level, description) of protected alerts.
+        inner_types: by record: inner content type, 0 where it was not opened.
+        plaintext_bytes: by record: plaintext length, -1 where it was not opened.
+        opened: how many protected records opened.
+        failed: how many did not, though they were complete.
+        early_records: indices of records of early data.
+    """
+
+    stream: ByteStream
+    handshake: list[HandshakePart]
+    alerts: list[tuple[int, int, int]]
+    inner_types: NDArray[np.uint8]
+    plaintext_bytes: NDArray[np.int32]
+    opened: int
+    failed: int
+    early_records: list[int]
+
+
+def open_records(
+    cipher: ByteStream, records: list[Record], decryptor: Decryptor, first_protected: int
+) -> Plain:
+    """Open the records of one direction.
+
+    Args:
+        cipher: the TLS stream.
+        records: its records in order.
+        decryptor: for this direction.
+        first_protected: index of the first record that may be protected; those before it
+            (hellos and, in TLS 1.2, all up to ChangeCipherSpec) are in clear text.
+    """
+    inner_types = np.zeros(len(records), np.uint8)
+    plaintext_bytes = np.full(len(records), -1, np.int32)
+    handshake: list[HandshakePart] = []
+    handshake_bytes = 0
+    alerts: list[tuple[int, int, int]] = []
+    early: list[int] = []
+    kept: list[tuple[int, int, int]] = []  # (record index, plaintext length, lead)
+    plaintext: list[bytes] = []
+    at = 0  # plaintext offset
+    plain_starts: list[int] = []
+    missing_tail = 0
+    for index in range(first_protected, len(records)):
+        record = records[index]
+        if record.content_type == CHANGE_CIPHER_SPEC:
+            continue  # a dummy in TLS 1.3 (RFC 8446, appendix D.4)
+        raw = (
+            cipher.read(record.offset, record.offset + _HEADER_BYTES + record.length)
+            if record.complete
+            else b""
+        )
+        opened = decryptor.open(record.content_type, raw[1:3], raw[_HEADER_BYTES:]) if raw else None
+        if opened is None:
+            if record.content_type == APPLICATION_DATA and decryptor.opened:
+                missing_tail = max(0, record.length - _ASSUMED_OVERHEAD)
+                at += missing_tail
+            continue
+        inner_types[index] = opened.content_type
+        plaintext_bytes[index] = len(opened.plaintext)
+        if opened.content_type == APPLICATION_DATA:
+            missing_tail = 0
+            if opened.early:
+                early.append(index)
+            if opened.plaintext:
+                kept.append((index, len(opened.plaintext), opened.lead))
+                plain_starts.append(at)
+                plaintext.append(opened.plaintext)
+                at += len(opened.plaintext)
+        elif opened.content_type == HANDSHAKE:
+            handshake_bytes += len(opened.plaintext)
+            if handshake_bytes <= MAX_HANDSHAKE_BYTES:
+                handshake.append(HandshakePart(index, opened.plaintext))
+        elif opened.content_type == ALERT and len(opened.plaintext) == 2:
+            alerts.append((index, opened.plaintext[0], opened.plaintext[1]))
+    stream = _plain_stream(cipher, records, kept, plain_starts, b"".join(plaintext), at)
+    return Plain(
+        stream=stream,
+        handshake=handshake,
+        alerts=alerts,
+        inner_types=inner_types,
+        plaintext_bytes=plaintext_bytes,
+        opened=decryptor.opened,
+        failed=decryptor.failed,
+        early_records=early,
+    )
+
+
+def _plain_stream(
+    cipher: ByteStream,
+    records: list[Record],
+    kept: list[tuple[int, int, int]],
+    plain_starts: list[int],
+    plaintext: bytes,
+    end: int,
+) -> ByteStream:
+    """The plaintext as a stream: a chunk for each part of a record that came in one packet."""
+    index = np.array([record for record, _, _ in kept], np.int64)
+    lengths = np.array([length for _, length, _ in kept], np.int64)
+    plain = np.array(plain_starts, np.int64)
+    lead = np.array([lead for _, _, lead in kept], np.int64)
+    offsets = np.array([records[record].offset for record, _, _ in kept], np.int64)
+    complete_ns = np.array([records[record].complete_ns for record, _, _ in kept], np.int64)
+    begin = offsets + _HEADER_BYTES + lead  # of the ciphertext
+    # The chunks that hold each record's ciphertext; a record becomes one row for each.
+    first = np.searchsorted(cipher.starts, begin, "right") - 1
+    last = np.searchsorted(cipher.starts, begin + lengths - 1, "right") - 1
+    counts = last - first + 1
+    row = np.repeat(np.arange(len(index)), counts)
+    before = np.concatenate(([0], np.cumsum(counts)[:-1])) if len(counts) else counts
+    chunk = first[row] + np.arange(len(row)) - before[row]
+    chunk_start = cipher.starts[chunk]
+    part_begin = np.maximum(begin[row], chunk_start)
+    part_end = np.minimum(begin[row] + lengths[row], chunk_start + cipher.lengths[chunk])
+    in_plaintext = np.concatenate(([0], np.cumsum(lengths)[:-1])) if len(lengths) else lengths
+    shift = part_begin - begin[row]
+    usable = np.where(complete_ns[row] == NO_TIME, cipher.in_order_ns[chunk], complete_ns[row])
+    return ByteStream(
+        connection_no=cipher.connection_no,
+        from_client=cipher.from_client,
+        starts=plain[row] + shift,
+        lengths=part_end - part_begin,
+        packet_nos=cipher.packet_nos[chunk],
+        seen_ns=cipher.seen_ns[chunk],
+        in_order_ns=cipher.in_order_ns[chunk],
+        usable_ns=usable,
+        buffer_nos=np.zeros(len(row), np.uint16),
+        buffer_offsets=in_plaintext[row] + shift,
+        buffers=(plaintext,),
+        end=end,
+        begins_mid_stream=cipher.begins_mid_stream,
+        fin_ns=cipher.fin_ns,
+        reset_ns=cipher.reset_ns,
+    )
