@@ -1,1 +1,4 @@
-"""The command line: one command a module."""
+"""The command line: one command a module.
+
+Nothing heavy is imported before a command runs, so that ``--help`` is quick.
+"""

@@ -8,13 +8,14 @@ named pipe, a shell's >(process)) are written through, since a rename would repl
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import stat
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Final, TypeAlias
+from typing import IO, BinaryIO, Final, TypeAlias
 
 from capture_analyzer.errors import OutputError
 
@@ -37,17 +38,38 @@ def open_text(target: Target) -> Iterator[IO[str]]:
     """
     if not isinstance(target, str | os.PathLike):
         yield target
-        return
-    name = os.fspath(target)
-    if name == STANDARD_OUTPUT:
+    elif os.fspath(target) == STANDARD_OUTPUT:
         yield sys.stdout
         sys.stdout.flush()
-        return
+    else:
+        with _open(target) as file:
+            text = io.TextIOWrapper(file, encoding="utf-8", newline="\n", write_through=True)
+            yield text
+            text.detach()
+
+
+def write_bytes(target: str | os.PathLike[str], data: bytes) -> None:
+    """Write `data` as the whole of a destination.
+
+    Raises:
+        OutputError: it can't be written.
+        BrokenPipeError: the reader of a pipe or of standard output went away.
+    """
+    if os.fspath(target) == STANDARD_OUTPUT:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    else:
+        with _open(target) as file:
+            file.write(data)
+
+
+@contextlib.contextmanager
+def _open(target: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    name = os.fspath(target)
     try:
         # A link stays a link: what it points to is replaced.
         path = Path(os.path.realpath(name))
-        writer = _through(path) if _is_special(path) else _beside(path)
-        with writer as file:
+        with _through(path) if _is_special(path) else _beside(path) as file:
             yield file
     except BrokenPipeError:
         raise
@@ -85,18 +107,17 @@ def _is_special(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _through(path: Path) -> Iterator[IO[str]]:
-    with path.open("w", encoding="utf-8", newline="\n") as file:
+def _through(path: Path) -> Iterator[BinaryIO]:
+    with path.open("wb", _BUFFER_BYTES) as file:
         yield file
 
 
 @contextlib.contextmanager
-def _beside(path: Path) -> Iterator[IO[str]]:
+def _beside(path: Path) -> Iterator[BinaryIO]:
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     try:
-        with open(handle, "w", _BUFFER_BYTES, encoding="utf-8", newline="\n") as file:  # noqa: PTH123
+        with os.fdopen(handle, "wb", _BUFFER_BYTES) as file:
             yield file
-            file.flush()
             os.fchmod(handle, _mode(path))
         Path(temporary).replace(path)
     except BaseException:

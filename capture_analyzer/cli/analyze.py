@@ -1,0 +1,204 @@
+"""``capture-analyzer analyze``: from a capture to verdict, report, JSON and packet table."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from capture_analyzer.cli import exit_codes
+from capture_analyzer.cli.progress import ProgressBar
+from capture_analyzer.cli.safe_text import printable
+from capture_analyzer.errors import KeyLogError, OptionError
+
+if TYPE_CHECKING:
+    from capture_analyzer.model.analysis import Analysis
+
+STANDARD: Final = "-"
+_LEVELS: Final = ("critical", "warning", "info")
+_REDACTABLE: Final = ("hosts", "ips", "paths")
+
+
+@click.command()
+@click.argument("capture", metavar="CAPTURE")
+@click.option("-o", "--output", "report", metavar="REPORT.html", help="Write the report.")
+@click.option("--json", "json_file", metavar="FILE", help="Write the analysis as JSON; - = stdout.")
+@click.option("--packets", metavar="FILE.csv", help="Write a CSV row for every packet.")
+@click.option(
+    "--keylog",
+    "keylogs",
+    metavar="FILE",
+    multiple=True,
+    help="TLS key log (SSLKEYLOGFILE). Accepted; not used for decryption yet.",
+)
+@click.option(
+    "--select", metavar="ID", multiple=True, help='Run only these detectors ("tcp/*" works).'
+)
+@click.option("--ignore", metavar="ID", multiple=True, help="Don't run these detectors.")
+@click.option(
+    "--set",
+    "settings",
+    metavar="DETECTOR.OPTION=VALUE",
+    multiple=True,
+    help="Change an option of a detector; explain ID lists them.",
+)
+@click.option(
+    "--fail-on", type=click.Choice(_LEVELS), help="Exit with 1 on a finding this severe or more."
+)
+@click.option(
+    "--redact",
+    metavar="LEVEL",
+    default="default",
+    show_default=True,
+    help="none, default, or a list of hosts,ips,paths to replace by numbers as well.",
+)
+@click.option(
+    "--jobs",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=1,
+    help="Processes that may work; the result does not depend on it.",
+)
+@click.option("--quiet", is_flag=True, help="No summary and no progress.")
+def analyze(
+    capture: str,
+    report: str | None,
+    json_file: str | None,
+    packets: str | None,
+    keylogs: tuple[str, ...],
+    select: tuple[str, ...],
+    ignore: tuple[str, ...],
+    settings: tuple[str, ...],
+    fail_on: str | None,
+    redact: str,
+    jobs: int,
+    quiet: bool,
+) -> int:
+    """Analyse a capture: pcap or pcapng, plain or gzip.
+
+    Says why requests were slow. Without -o the result is the summary in the terminal.
+    """
+    chosen = _settings(settings)
+    _check_redaction(redact)
+    _check_keylogs(keylogs)
+    outputs = {"-o": report, "--json": json_file, "--packets": packets}
+    _check_outputs({name: path for name, path in outputs.items() if path}, [capture, *keylogs])
+    if capture == STANDARD:
+        raise OptionError("a capture can't be read from standard input yet; name a file")
+
+    from capture_analyzer.api import analyze as analyze_capture
+
+    with ProgressBar(quiet=quiet) as progress:
+        analysis = analyze_capture(
+            capture,
+            keylogs=keylogs,
+            select=select,
+            ignore=ignore,
+            settings=chosen,
+            redact=redact,
+            jobs=jobs,
+            progress=progress,
+        )
+        progress("writing", 0, 1)
+        _write(analysis, report, json_file, packets)
+    _warn(analysis)
+    if not quiet and STANDARD not in outputs.values():
+        _summarise(analysis, report)
+    return _verdict(analysis, fail_on)
+
+
+def _settings(texts: tuple[str, ...]) -> dict[str, dict[str, object]]:
+    """DETECTOR.OPTION=VALUE texts by detector and option; the last of several counts."""
+    settings: dict[str, dict[str, object]] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        detector_id, dot, option = name.rpartition(".")
+        if not (equals and dot and detector_id and option):
+            raise OptionError(f"--set takes DETECTOR.OPTION=VALUE, not {text!r}")
+        settings.setdefault(detector_id, {})[option] = value
+    return settings
+
+
+def _check_redaction(level: str) -> None:
+    if level in {"none", "default"} or set(level.split(",")) <= set(_REDACTABLE):
+        return
+    raise OptionError(
+        f"--redact takes none, default or a list of {','.join(_REDACTABLE)}, not {level!r}"
+    )
+
+
+def _check_keylogs(paths: tuple[str, ...]) -> None:
+    for path in paths:
+        try:
+            with Path(path).open("rb") as file:
+                file.read(1)
+        except OSError as error:
+            raise KeyLogError(f"{path}: {error.strerror or 'unreadable'}") from None
+
+
+def _check_outputs(outputs: dict[str, str], inputs: list[str]) -> None:
+    """Complain before the work about destinations that can't work."""
+    from capture_analyzer.exporters.destination import check
+
+    seen: dict[str, str] = {}
+    read = {os.path.realpath(path) for path in inputs if path != STANDARD}
+    for option, path in outputs.items():
+        place = path if path == STANDARD else os.path.realpath(path)
+        if place in read:
+            raise OptionError(f"{option} {path} would overwrite an input")
+        other = seen.setdefault(place, option)
+        if other != option:
+            raise OptionError(f"{other} and {option} can't both write to {path}")
+        check(path)
+
+
+def _write(
+    analysis: Analysis, report: str | None, json_file: str | None, packets: str | None
+) -> None:
+    if json_file:
+        from capture_analyzer.exporters import json as json_exporter
+
+        json_exporter.export(analysis, json_file)
+    if packets:
+        from capture_analyzer.exporters import packets_csv
+
+        packets_csv.export(analysis, packets)
+    if report:
+        from capture_analyzer.exporters.destination import write_bytes
+        from capture_analyzer.report import html
+
+        write_bytes(report, html.render(analysis))
+
+
+def _warn(analysis: Analysis) -> None:
+    """Name detectors that failed: their silence is no good news."""
+    for outcome in analysis.detectors:
+        if outcome.outcome == "failed":
+            text = f"capture-analyzer: the detector {outcome.id} failed: {outcome.reason}"
+            click.echo(printable(text), err=True)
+
+
+def _summarise(analysis: Analysis, report: str | None) -> None:
+    from capture_analyzer.cli import terminal
+
+    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    columns = shutil.get_terminal_size().columns
+    try:
+        for line in terminal.summary(analysis, columns=columns, report=report):
+            click.echo(terminal.painted(line) if colour else terminal.plain(line), color=colour)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Who reads it has seen enough; the exit code still says what was found.
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+
+
+def _verdict(analysis: Analysis, fail_on: str | None) -> int:
+    if fail_on is None:
+        return exit_codes.DONE
+    failing = _LEVELS[: _LEVELS.index(fail_on) + 1]
+    found = any(finding.severity in failing for finding in analysis.findings)
+    return exit_codes.MISSED if found else exit_codes.DONE

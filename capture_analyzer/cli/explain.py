@@ -1,0 +1,111 @@
+"""``capture-analyzer explain ID``: the documentation of a detector, or of a cause."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from capture_analyzer.errors import OptionError
+
+if TYPE_CHECKING:
+    from capture_analyzer.detectors.contract import Detector
+
+
+@click.command()
+@click.argument("name", metavar="ID")
+def explain(name: str) -> None:
+    """Explain a detector or a cause.
+
+    ID is that of a detector, such as tcp/syn-retransmission, or the name of a cause in the
+    ledger of an exchange, such as syn_retry.
+    """
+    from capture_analyzer.detectors.catalogue import catalogue
+    from capture_analyzer.detectors.options import unknown
+    from capture_analyzer.model.causes import CAUSES
+
+    known = catalogue()
+    columns = min(shutil.get_terminal_size().columns, 88)
+    if name in known.detectors:
+        lines = _detector(known.detectors[name], columns)
+    elif name in known.broken:
+        raise OptionError(f"the detector {name} {known.broken[name]}")
+    elif name in CAUSES:
+        lines = _cause(name, columns)
+    else:
+        raise OptionError(unknown(name, [*known.ids(), *CAUSES]))
+    click.echo("\n".join(lines))
+
+
+def _detector(detector: Detector, columns: int) -> Iterator[str]:
+    from capture_analyzer.detectors.contract import SECTIONS
+    from capture_analyzer.model.column import describe
+
+    meta = detector.meta
+    yield detector.id
+    yield ""
+    yield from _paragraphs(detector.documentation.title, columns)
+    for key, heading in SECTIONS.items():
+        yield ""
+        yield heading
+        yield from _paragraphs(getattr(detector.documentation, key), columns, "  ")
+    yield ""
+    yield "Severity"
+    yield from _paragraphs(meta.severity, columns, "  ")
+    if meta.causes:
+        yield ""
+        yield f"Causes of the ledger that it owns: {', '.join(meta.causes)}"
+    options = describe(meta.options)
+    if options:
+        yield ""
+        yield "Options"
+        for option in options:
+            unit = f" {option.unit}" if option.unit else ""
+            yield f"  --set {detector.id}.{option.name}={_value(meta.options, option.name)}{unit}"
+            yield from _paragraphs(option.doc, columns, "      ")
+    if meta.references:
+        yield ""
+        yield "References"
+        for reference in meta.references:
+            yield from _paragraphs(reference, columns, "  ")
+
+
+def _cause(name: str, columns: int) -> Iterator[str]:
+    from capture_analyzer.detectors.catalogue import catalogue
+    from capture_analyzer.model.causes import CAUSE_CODE, CAUSE_NAMES, CAUSES
+
+    rank = CAUSE_CODE[name]
+    yield f"{name} (a cause of the ledger)"
+    yield ""
+    yield from _paragraphs(f"{CAUSES[name][0].upper()}{CAUSES[name][1:]}.", columns)
+    yield ""
+    before = ", ".join(CAUSE_NAMES[:rank]) or "no other"
+    yield from _paragraphs(
+        f"Where waits overlap, the ledger books the time on one cause. This one gives way to: "
+        f"{before}.",
+        columns,
+    )
+    owners = [
+        detector.id for detector in catalogue().detectors.values() if name in detector.meta.causes
+    ]
+    yield ""
+    yield f"Detectors that judge it: {', '.join(owners) if owners else 'none yet'}"
+
+
+def _value(options: type, name: str) -> object:
+    """The default of an option as it is written on a command line."""
+    value = getattr(options(), name)
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _paragraphs(text: str, columns: int, indent: str = "") -> Iterator[str]:
+    """Paragraphs filled to the width, an empty line between them."""
+    from capture_analyzer.cli.safe_text import wrap
+
+    for number, paragraph in enumerate(text.split("\n\n")):
+        if number:
+            yield ""
+        for line in wrap(" ".join(paragraph.split()), columns - len(indent), most=99):
+            yield indent + line

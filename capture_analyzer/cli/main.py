@@ -1,0 +1,98 @@
+"""The program ``capture-analyzer``: its commands, and what becomes of their errors."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from pathlib import PurePath
+from typing import Final, NoReturn
+
+import click
+
+from capture_analyzer.cli import exit_codes
+from capture_analyzer.cli.analyze import analyze
+from capture_analyzer.cli.detectors import detectors
+from capture_analyzer.cli.explain import explain
+from capture_analyzer.cli.safe_text import printable
+from capture_analyzer.errors import (
+    CaptureAnalyzerError,
+    CaptureReadError,
+    KeyLogError,
+)
+from capture_analyzer.version import __version__
+
+DEBUG: Final = "CAPTURE_ANALYZER_DEBUG"
+"""Environment variable: set to 1, an internal error shows its trace-back."""
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, message="capture-analyzer %(version)s")
+def main() -> None:
+    """Say why a request was slow, from a packet capture."""
+
+
+main.add_command(analyze)
+main.add_command(detectors)
+main.add_command(explain)
+
+
+def run() -> NoReturn:
+    """Run the program with the arguments of the process, and end it with its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal may not know every character
+            stream.reconfigure(errors="backslashreplace")
+    code = _code_of(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_output()
+    sys.exit(code)
+
+
+def _code_of(arguments: list[str]) -> int:
+    try:
+        code = main.main(arguments, prog_name="capture-analyzer", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return exit_codes.USAGE
+    except (click.Abort, KeyboardInterrupt):
+        return exit_codes.INTERRUPTED
+    except BrokenPipeError:
+        _drop_output()
+        return exit_codes.DONE
+    except CaptureAnalyzerError as error:
+        unreadable = isinstance(error, CaptureReadError | KeyLogError)
+        _complain(str(error))
+        return exit_codes.UNREADABLE if unreadable else exit_codes.USAGE
+    except Exception as error:
+        return _internal(error)
+    return code if isinstance(code, int) else exit_codes.DONE
+
+
+def _complain(sentence: str) -> None:
+    click.echo(f"capture-analyzer: {printable(sentence)}", err=True)
+
+
+def _internal(error: Exception) -> int:
+    """One sentence; the message of the exception could hold captured text, so it stays out."""
+    if os.environ.get(DEBUG) == "1":
+        traceback.print_exception(error)
+        return exit_codes.INTERNAL
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = ""
+    if trace is not None:
+        path = PurePath(trace.tb_frame.f_code.co_filename)
+        place = f" in {'/'.join(path.parts[-2:])}, line {trace.tb_lineno}"
+    _complain(
+        f"internal error: {type(error).__name__}{place} (version {__version__}). This is a mistake "
+        f"in the program; please report this line, and with {DEBUG}=1 the trace-back it prints."
+    )
+    return exit_codes.INTERNAL
+
+
+def _drop_output() -> None:
+    """Nobody reads standard output any more: say nothing when Python flushes it at the end."""
+    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
