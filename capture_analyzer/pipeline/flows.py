@@ -1,0 +1,199 @@
+"""Packets → connections: TCP packets by 4-tuple, a reused 4-tuple told apart.
+
+A 4-tuple (addresses and ports, either direction) holds one connection after another. A
+new one begins at a SYN without ACK whose sequence number is not the one this direction
+began with, or that comes after a FIN or RST (RFC 9293, section 3.6.1: the ports may be
+used again, with another initial sequence number). A SYN that repeats the sequence number
+of an open attempt is a retransmission and begins nothing.
+
+This is also how Wireshark 4.0 numbers ``tcp.stream``, so that our numbers and its agree.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capture_analyzer.model.packets import ACK, FIN, RST, SYN, TCP, Packets
+
+_HASH: Final = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio (Fibonacci hashing)
+_LOW_32: Final = np.uint64(0xFFFFFFFF)
+_32: Final = np.uint64(32)
+
+
+@dataclasses.dataclass(slots=True)
+class Pieces:
+    """Every stream byte once, and who brought it.
+
+    Stream s is 2 · connection + (0 from the client, 1 from the server); its pieces are
+    ``bounds[s]:bounds[s + 1]``, by offset.
+
+    Attributes:
+        packet: index of the packet that brought the bytes first.
+        skip: where they begin in that packet's payload.
+        begin, length: where they lie in the stream, and how many.
+        arrival_ns: when the copy that counts passed the capture point: the first one, or in
+            a sender's capture the last that was needed.
+        bounds: as said; one more than there are streams.
+        end: per stream: behind the last byte known to have been sent.
+        mid_stream: per stream: offset 0 is only the first byte captured.
+        fin_ns: per stream: its first FIN; NO_TIME without.
+        reset_ns: per connection: its first RST; NO_TIME without.
+    """
+
+    packet: NDArray[np.int32]
+    skip: NDArray[np.int32]
+    begin: NDArray[np.int64]
+    length: NDArray[np.int64]
+    arrival_ns: NDArray[np.int64]
+    bounds: NDArray[np.int64]
+    end: NDArray[np.int64]
+    mid_stream: NDArray[np.bool_]
+    fin_ns: NDArray[np.int64]
+    reset_ns: NDArray[np.int64]
+
+
+@dataclasses.dataclass(slots=True)
+class Flows:
+    """TCP packets grouped by connection.
+
+    Attributes:
+        order: packet indices (packet_no - 1), connection by connection; capture order
+            within one.
+        bounds: connection c's packets are ``order[bounds[c]:bounds[c + 1]]``.
+        from_low: for each element of `order`, whether the packet was sent by the lower
+            of the connection's two endpoints (the order is arbitrary, but one for all).
+        pieces: what each packet brought to its stream; written by ``pipeline/tcp``.
+    """
+
+    order: NDArray[np.int32]
+    bounds: NDArray[np.int64]
+    from_low: NDArray[np.bool_]
+    pieces: Pieces | None = None
+
+    def __len__(self) -> int:
+        """Number of connections."""
+        return len(self.bounds) - 1
+
+    def packets_of(self, connection_no: int) -> NDArray[np.int32]:
+        """Packet indices of a connection, in capture order."""
+        return self.order[self.bounds[connection_no] : self.bounds[connection_no + 1]]
+
+
+def group(packets: Packets) -> Flows:
+    """Group TCP packets by connection; writes ``packets.connection_no``.
+
+    Connections are numbered in order of their first packet. Packets without a readable
+    TCP header belong to none (-1).
+    """
+    packets.connection_no[:] = -1
+    tcp = np.flatnonzero((packets.protocol == TCP) & (packets.tcp_header_bytes > 0))
+    if not len(tcp):
+        empty = np.empty(0, np.int32)
+        return Flows(order=empty, bounds=np.zeros(1, np.int64), from_low=empty.astype(np.bool_))
+    keys, from_low = _keys(packets, tcp)
+    grouped, starts = _sort(keys)
+    low = from_low[grouped]
+    indices = tcp[grouped]
+    starts = _split_reused(packets, indices, low, starts)
+
+    # Number the groups by their first packet and lay them out in that order.
+    lengths = np.diff(starts, append=len(indices))
+    by_first = np.argsort(indices[starts], kind="stable")
+    lengths = lengths[by_first]
+    bounds = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=bounds[1:])
+    layout = np.arange(len(indices)) + np.repeat(starts[by_first] - bounds[:-1], lengths)
+    order = indices[layout].astype(np.int32)
+    packets.connection_no[order] = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
+    return Flows(order=order, bounds=bounds, from_low=low[layout])
+
+
+def _keys(packets: Packets, tcp: NDArray[np.intp]) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
+    """A number a 4-tuple, the same for both directions, and which end sent the packet."""
+    source = packets.source[tcp].astype(np.uint64) << np.uint64(16)
+    source |= packets.source_port[tcp]
+    destination = packets.destination[tcp].astype(np.uint64) << np.uint64(16)
+    destination |= packets.destination_port[tcp]
+    if len(packets.addresses) > 0xFFFF:
+        # 48 bits an endpoint: two don't fit. Number the endpoints instead.
+        _, numbers = np.unique(np.concatenate((source, destination)), return_inverse=True)
+        source = numbers[: len(tcp)].astype(np.uint64)
+        destination = numbers[len(tcp) :].astype(np.uint64)
+    from_low = source < destination
+    keys = np.minimum(source, destination)
+    keys <<= _32
+    keys |= np.maximum(source, destination)
+    return keys, from_low
+
+
+def _sort(keys: NDArray[np.uint64]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    """Stable order by key (groups in no meaningful order) and where each group starts.
+
+    Sorting plain integers is several times faster than an indirect sort, so a 32-bit hash
+    and the index are sorted as one number. Should two keys share a hash, the slow way is
+    taken; the result never depends on the hash being good.
+    """
+    packed = ((keys * _HASH) & ~_LOW_32) | np.arange(len(keys), dtype=np.uint64)
+    packed.sort()
+    order = (packed & _LOW_32).astype(np.intp)
+    packed >>= _32
+    by_hash = np.flatnonzero(packed[1:] != packed[:-1])
+    sorted_keys = keys[order]
+    by_key = np.flatnonzero(sorted_keys[1:] != sorted_keys[:-1])
+    if len(by_key) != len(by_hash):
+        order = np.argsort(keys, kind="stable")
+        sorted_keys = keys[order]
+        by_key = np.flatnonzero(sorted_keys[1:] != sorted_keys[:-1])
+    return order, np.concatenate(([0], by_key + 1))
+
+
+def _split_reused(
+    packets: Packets,
+    indices: NDArray[np.intp],
+    low: NDArray[np.bool_],
+    starts: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """`starts` with those connections added that reuse the 4-tuple of an earlier one."""
+    flags = packets.flags[indices]
+    pure_syn = np.flatnonzero((flags & (SYN | ACK)) == SYN)
+    at = np.searchsorted(starts, pure_syn, "right") - 1
+    later = pure_syn != starts[at]  # not the first packet of its 4-tuple
+    if not later.any():
+        return starts
+    # Where, in the grouped layout, each side's packets, its ACKs, and any FIN or RST lie.
+    sent = {side: np.flatnonzero(low == side) for side in (False, True)}
+    acked = {side: sent[side][(flags[sent[side]] & ACK) != 0] for side in (False, True)}
+    ended = np.flatnonzero((flags & (FIN | RST)) != 0)
+    seq, ack = packets.seq, packets.ack
+
+    def first_behind(positions: NDArray[np.intp], start: int, stop: int) -> int:
+        """The first of `positions` in [start, stop), else `stop`."""
+        found = int(np.searchsorted(positions, start))
+        return min(int(positions[found]), stop) if found < len(positions) else stop
+
+    extra: list[int] = []
+    start = -1
+    last_group = -1
+    for group_no, position in zip(at[later].tolist(), pure_syn[later].tolist(), strict=True):
+        if group_no != last_group:
+            last_group, start = group_no, int(starts[group_no])
+        side = bool(low[position])
+        own = first_behind(sent[side], start, position)
+        told = first_behind(acked[not side], start, position)
+        begins = first_behind(ended, start, position) < position
+        if not begins and own < position and own <= told:
+            first = int(seq[indices[own]]) - (0 if flags[own] & SYN else 1)
+            begins = (first ^ int(seq[indices[position]])) & 0xFFFFFFFF != 0
+        elif not begins and told < position:
+            first = int(ack[indices[told]]) - 1
+            begins = (first ^ int(seq[indices[position]])) & 0xFFFFFFFF != 0
+        if begins:
+            extra.append(position)
+            start = position
+    if not extra:
+        return starts
+    return np.sort(np.concatenate((starts, np.array(extra, np.int64))))

@@ -1,0 +1,20 @@
+"""TCP facts: roles, handshakes, round trips, vantage, labels, holes.
+
+==============  ===================================================================
+roles           client and server of each connection
+handshake       SYN, SYN-ACK, ACK; their round trips and repeats
+segments        packets as stream offsets, direction by direction
+coverage        first copies of bytes, and gaps
+round_trips     samples on data
+vantage         where the capture was made
+labels          what each packet is
+resends         sent again or overtaken; how and whether needlessly
+holes           what the receiver had to wait for
+rows            the connections table
+==============  ===================================================================
+"""
+
+from capture_analyzer.pipeline.tcp.analyse import analyse
+from capture_analyzer.pipeline.tcp.facts import TcpFacts
+
+__all__ = ["TcpFacts", "analyse"]

@@ -1,0 +1,280 @@
+"""All TCP facts, a batch of whole connections at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capture_analyzer.model.anomalies import Anomaly
+from capture_analyzer.model.column import NO_TIME, concatenate
+from capture_analyzer.model.holes import Holes
+from capture_analyzer.model.packets import FIN, RST, Packets
+from capture_analyzer.pipeline.flows import Flows, Pieces
+from capture_analyzer.pipeline.tcp.coverage import Coverage, cover
+from capture_analyzer.pipeline.tcp.facts import TcpFacts
+from capture_analyzer.pipeline.tcp.handshake import Handshakes, find_handshakes
+from capture_analyzer.pipeline.tcp.holes import find_holes
+from capture_analyzer.pipeline.tcp.labels import CODE, find_probes, label_bare, label_control
+from capture_analyzer.pipeline.tcp.resends import VERDICT, Resends, find_resends
+from capture_analyzer.pipeline.tcp.roles import client_is_low
+from capture_analyzer.pipeline.tcp.round_trips import RoundTrips, collect, sample
+from capture_analyzer.pipeline.tcp.rows import Sums, make_rows
+from capture_analyzer.pipeline.tcp.segments import SPAN, Bools, Ints, Segments, arrange
+from capture_analyzer.pipeline.tcp.vantage import SIDES, find_vantage
+
+BATCH_PACKETS: Final = 65_536
+"""Packets of a batch: its temporaries stay in the processor's cache."""
+
+
+def analyse(packets: Packets, flows: Flows) -> TcpFacts:
+    """Work out everything TCP tells.
+
+    Writes ``packets.from_client``, ``label``, ``mechanism`` and ``spurious``, and
+    ``flows.pieces``.
+    """
+    count = len(flows)
+    flags = packets.flags[flows.order]
+    low, certain = client_is_low(packets, flows, flags)
+    from_client = flows.from_low == np.repeat(low, np.diff(flows.bounds))
+    packets.from_client[flows.order] = from_client
+    handshakes = find_handshakes(packets, flows, flags, from_client)
+    sums = Sums.blank(count)
+    batches = [
+        _Batch(packets, flows, handshakes, sums, first, last, from_client)
+        for first, last in _batches(flows)
+    ]
+    flows.pieces = _join_pieces(batches, packets, flows, flags, from_client)
+    rows = make_rows(packets, flows, flags, from_client, low, certain, handshakes, sums)
+    return TcpFacts(
+        connections=rows,
+        holes=concatenate(Holes, [batch.holes for batch in batches]),
+        round_trips=_round_trips(batches, packets, handshakes),
+        anomalies=[anomaly for batch in batches for anomaly in batch.anomalies],
+    )
+
+
+def _batches(flows: Flows) -> Iterator[tuple[int, int]]:
+    """Ranges of connections with about BATCH_PACKETS packets, at least one connection."""
+    first, count = 0, len(flows)
+    while first < count:
+        limit = int(flows.bounds[first]) + BATCH_PACKETS
+        last = max(int(np.searchsorted(flows.bounds, limit, "right")) - 1, first + 1)
+        yield first, last
+        first = last
+
+
+class _Batch:
+    """The analysis of one batch; keeps only what is handed on."""
+
+    def __init__(
+        self,
+        packets: Packets,
+        flows: Flows,
+        handshakes: Handshakes,
+        sums: Sums,
+        first: int,
+        last: int,
+        from_client: Bools,
+    ) -> None:
+        segments = arrange(packets, flows, first, last, from_client)
+        coverage = cover(segments)
+        acks, rtts = sample(segments, coverage)
+        self.rtt_connection = segments.stream[acks] // 2 + first
+        self.rtt_client = segments.stream[acks] % 2 == 0
+        self.rtt_time, self.rtt = segments.time[acks], rtts
+
+        nearest = _nearest(segments, acks, rtts, handshakes, first, last)
+        side, confidence = find_vantage(nearest[0::2], nearest[1::2], *_ttls(packets, segments))
+        sums.vantage[first:last], sums.vantage_confidence[first:last] = side, confidence
+        # A direction is captured at its receiver: stream 2c ends at the server.
+        at_receiver = np.empty(2 * (last - first), np.bool_)
+        at_receiver[0::2] = side == SIDES.index("server")
+        at_receiver[1::2] = side == SIDES.index("client")
+
+        keep_alive, probe = find_probes(segments)
+        resends = find_resends(
+            packets,
+            segments,
+            coverage,
+            np.concatenate((keep_alive, probe)),
+            nearest,
+            at_receiver,
+        )
+        label = label_bare(segments, keep_alive, probe)
+        label[resends.element[resends.resent]] = CODE["retransmission"]
+        label[resends.element[~resends.resent]] = CODE["reordered"]
+        label_control(label, segments, keep_alive, probe)
+        packets.label[segments.index] = label
+        packets.mechanism[segments.index[resends.element]] = resends.mechanism
+        packets.spurious[segments.index[resends.element]] = resends.spurious
+        self.holes = find_holes(segments, coverage, resends, first, at_receiver)
+        self.pieces = _pieces(segments, coverage, resends, at_receiver)
+        sums.add(segments, resends, label, self.pieces, first, last)
+        self.anomalies = [
+            Anomaly(
+                "tcp-sequence-far",
+                "peer",
+                "segments far outside any window were set aside",
+                connection_no=first + connection,
+                packet_no=int(segments.index[at]) + 1,
+                count=number,
+            )
+            for connection, at, number in _counted(segments)
+        ]
+
+
+def _counted(segments: Segments) -> Iterator[tuple[int, int, int]]:
+    """Connections with segments set aside: (connection, first element, how many)."""
+    owner = segments.stream[segments.far] // 2
+    numbers, first, count = np.unique(owner, return_index=True, return_counts=True)
+    for i, number in enumerate(numbers.tolist()):
+        yield number, int(segments.far[first[i]]), int(count[i])
+
+
+def _nearest(
+    segments: Segments,
+    acks: NDArray[np.intp],
+    rtts: Ints,
+    handshakes: Handshakes,
+    first: int,
+    last: int,
+) -> Ints:
+    """For each stream, smallest round trip between the capture point and its sender."""
+    longest = np.iinfo(np.int64).max
+    nearest = np.full(2 * (last - first), longest)
+    np.minimum.at(nearest, segments.stream[acks], rtts)
+    for way, column in enumerate((handshakes.client_side_rtt, handshakes.server_side_rtt)):
+        shake = column[first:last]
+        nearest[way::2] = np.minimum(nearest[way::2], np.where(shake < 0, longest, shake))
+    nearest[nearest == longest] = NO_TIME
+    return nearest
+
+
+def _ttls(packets: Packets, segments: Segments) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    """TTL of the first packet of either side of each connection; 0 without a packet."""
+    ttl = np.zeros(len(segments.counts), np.uint8)
+    some = np.flatnonzero(segments.counts)
+    ttl[some] = packets.ttl[segments.index[segments.starts[some]]]
+    return ttl[0::2], ttl[1::2]
+
+
+@dataclasses.dataclass(slots=True)
+class BatchPieces:
+    """Pieces of a batch: as `Pieces`, but by stream instead of bounds."""
+
+    packet: NDArray[np.intp]
+    skip: Ints
+    stream: Ints
+    begin: Ints
+    length: Ints
+    arrival: Ints
+    end: Ints  # per stream
+    mid: Bools  # per stream
+
+
+def _pieces(
+    segments: Segments, coverage: Coverage, resends: Resends, at_receiver: Bools
+) -> BatchPieces:
+    element = coverage.piece_element
+    stream = segments.stream[element]
+    arrival = segments.time[element]
+    again = resends.resent & (resends.original >= 0)
+    again &= (resends.spurious != VERDICT["true"]) & ~at_receiver[segments.stream[resends.element]]
+    rows = resends.element[again]
+    if len(rows):
+        floor = segments.stream[rows] * SPAN
+        low = np.searchsorted(
+            coverage.piece_end, np.maximum(segments.begin[rows], 0) + floor, "right"
+        )
+        high = np.searchsorted(coverage.piece_begin, segments.end[rows] + floor, "left")
+        # A segment repeats a few pieces at most, save where someone plays tricks.
+        high = np.minimum(high, low + 64)
+        for step in range(int((high - low).max(initial=0))):
+            hit = low + step < high
+            np.maximum.at(arrival, low[hit] + step, segments.time[rows[hit]])
+
+    some = np.flatnonzero(segments.counts)
+    end = np.zeros(len(segments.counts), np.int64)
+    np.maximum.at(end, stream, coverage.piece_end - stream * SPAN)
+    fin = np.flatnonzero(segments.carries & ((segments.flags & FIN) != 0))
+    np.maximum.at(end, segments.stream[fin], segments.end[fin])
+    last = segments.starts[some] + segments.counts[some] - 1
+    acked = np.zeros(len(segments.counts), np.int64)
+    acked[some ^ 1] = segments.ack_top[last] - some * SPAN
+    # One byte acknowledged beyond the last is the FIN's, seen or not (RFC 9293, 3.4).
+    end = np.where(acked > end + 1, acked, end)
+    return BatchPieces(
+        packet=segments.index[element],
+        skip=coverage.piece_begin - stream * SPAN - segments.begin[element],
+        stream=stream,
+        begin=coverage.piece_begin - stream * SPAN,
+        length=coverage.piece_end - coverage.piece_begin,
+        arrival=arrival,
+        end=end,
+        mid=segments.mid,
+    )
+
+
+def _join_pieces(
+    batches: list[_Batch],
+    packets: Packets,
+    flows: Flows,
+    flags: NDArray[np.uint8],
+    from_client: Bools,
+) -> Pieces:
+    """Pieces of all batches, with the instants of FIN and RST."""
+    streams = 2 * len(flows)
+    counts = [
+        np.bincount(batch.pieces.stream, minlength=len(batch.pieces.mid)) for batch in batches
+    ]
+    bounds = np.zeros(streams + 1, np.int64)
+    if batches:
+        np.cumsum(np.concatenate(counts), out=bounds[1:])
+    ends = np.flatnonzero(flags & (FIN | RST))
+    owner = np.searchsorted(flows.bounds, ends, "right") - 1
+    time = packets.time_ns[flows.order[ends]]
+    fin_ns, reset_ns = np.full(streams, NO_TIME), np.full(len(flows), NO_TIME)
+    # Backwards: the first is written last.
+    is_fin = ((flags[ends] & FIN) != 0)[::-1]
+    is_reset = ((flags[ends] & RST) != 0)[::-1]
+    stream = (owner * 2 + ~from_client[ends])[::-1]
+    fin_ns[stream[is_fin]] = time[::-1][is_fin]
+    reset_ns[owner[::-1][is_reset]] = time[::-1][is_reset]
+
+    def joined(name: str, dtype: type[np.generic]) -> NDArray[np.generic]:
+        parts = [getattr(batch.pieces, name) for batch in batches]
+        return np.concatenate(parts).astype(dtype, copy=False) if parts else np.empty(0, dtype)
+
+    return Pieces(
+        packet=joined("packet", np.int32),  # type: ignore[arg-type]
+        skip=joined("skip", np.int32),  # type: ignore[arg-type]
+        begin=joined("begin", np.int64),  # type: ignore[arg-type]
+        length=joined("length", np.int64),  # type: ignore[arg-type]
+        arrival_ns=joined("arrival", np.int64),  # type: ignore[arg-type]
+        bounds=bounds,
+        end=joined("end", np.int64),  # type: ignore[arg-type]
+        mid_stream=joined("mid", np.bool_),  # type: ignore[arg-type]
+        fin_ns=fin_ns,
+        reset_ns=reset_ns,
+    )
+
+
+def _round_trips(batches: list[_Batch], packets: Packets, handshakes: Handshakes) -> RoundTrips:
+    sides = []
+    for client, column, ends in (
+        (True, handshakes.client_side_rtt, handshakes.established),
+        (False, handshakes.server_side_rtt, handshakes.syn_ack),
+    ):
+        shaken = np.flatnonzero(column >= 0)
+        connection, time, rtt = [shaken], [packets.time_ns[ends[shaken]]], [column[shaken]]
+        for batch in batches:
+            of_side = batch.rtt_client == client
+            connection.append(batch.rtt_connection[of_side])
+            time.append(batch.rtt_time[of_side])
+            rtt.append(batch.rtt[of_side])
+        sides.append(collect(np.concatenate(connection), np.concatenate(time), np.concatenate(rtt)))
+    return RoundTrips(client=sides[0], server=sides[1])

@@ -1,0 +1,126 @@
+"""Holes: what a receiver had to wait for (table `holes`)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from capture_analyzer.model.column import NO_TIME
+from capture_analyzer.model.holes import HOLE_KINDS, Holes
+from capture_analyzer.pipeline.tcp.coverage import Coverage
+from capture_analyzer.pipeline.tcp.resends import VERDICT, Resends
+from capture_analyzer.pipeline.tcp.segments import SPAN, Bools, Ints, Segments
+
+_LOSS = HOLE_KINDS.index("loss")
+_REORDERING = HOLE_KINDS.index("reordering")
+_CAPTURE = HOLE_KINDS.index("capture")
+
+
+def find_holes(
+    segments: Segments,
+    coverage: Coverage,
+    resends: Resends,
+    first_connection: int,
+    at_receiver: Bools,
+) -> Holes:
+    """Holes of a batch.
+
+    A gap in what was captured is a hole before the capture point: lost or overtaken, or, if
+    the receiver acknowledged bytes that never passed, missed by the capture. Bytes that
+    passed and were sent again because they were lost are a hole beyond the capture point,
+    from their first sending to the last repeat.
+
+    Args:
+        segments: a batch.
+        coverage: its coverage.
+        resends: its segments sent again or overtaken.
+        first_connection: number of its first connection.
+        at_receiver: for each stream: captured at its receiver.
+    """
+    gaps = _gaps(segments, coverage, resends)
+    beyond = _beyond(segments, resends, at_receiver)
+    columns = [np.concatenate(pair) for pair in zip(gaps, beyond, strict=True)]
+    key, length, kind, opened, filled, opener, filler, confidence = columns
+    stream = key // SPAN
+    order = np.lexsort((key, opened, stream // 2))
+    packet = np.append(segments.index + 1, 0)  # element -1 → packet 0: none
+    return Holes(
+        connection_no=(stream // 2 + first_connection)[order].astype(np.int32),
+        from_client=(stream % 2 == 0)[order],
+        offset=(key % SPAN)[order],
+        length=length[order],
+        kind=kind[order].astype(np.uint8),
+        opened_ns=opened[order],
+        filled_ns=filled[order],
+        opened_packet_no=packet[opener[order]].astype(np.int32),
+        filled_packet_no=packet[filler[order]].astype(np.int32),
+        confidence=confidence[order].astype(np.float32),
+    )
+
+
+def _gaps(segments: Segments, coverage: Coverage, resends: Resends) -> list[Ints]:
+    """Columns of the gaps: key, length, kind, opened, filled, opener, filler, confidence."""
+    count = len(coverage.gap_begin)
+    opener = coverage.gap_opener
+    opened = segments.time[opener]
+    complete = coverage.gap_missing == 0
+    filler = np.where(complete, coverage.gap_filler, -1)
+    filled = np.where(complete, segments.time[filler], NO_TIME)
+    # Overtaken only if all that filled it was.
+    overtaken = np.zeros(count, np.int64)
+    np.add.at(overtaken, resends.gap[(resends.gap >= 0) & ~resends.resent], 1)
+    fillers = np.zeros(count, np.int64)
+    np.add.at(fillers, resends.gap[resends.gap >= 0], 1)
+    kind = np.where(complete & (fillers > 0) & (overtaken == fillers), _REORDERING, _LOSS)
+    confidence = np.ones(count)
+    np.minimum.at(confidence, resends.gap[resends.gap >= 0], resends.certain[resends.gap >= 0])
+    never = np.flatnonzero(~complete)
+    if len(never):
+        key = coverage.gap_end[never]
+        stream = segments.stream[opener[never]]
+        answer_key = key + (1 - 2 * (stream & 1)) * SPAN
+        ack = np.searchsorted(segments.ack_top, answer_key)
+        there = ack < len(segments)
+        there &= segments.stream[np.minimum(ack, len(segments) - 1)] == (stream ^ 1)
+        acked = never[there]
+        kind[acked] = _CAPTURE
+        confidence[acked] = 0.95
+        filler[acked] = ack[there]
+        filled[acked] = np.maximum(segments.time[ack[there]], opened[acked])
+        confidence[never[~there]] = 0.5  # the end of the capture may hide the repeat
+    return [
+        coverage.gap_begin,
+        coverage.gap_end - coverage.gap_begin,
+        kind,
+        opened,
+        filled,
+        opener,
+        filler,
+        confidence,
+    ]
+
+
+def _beyond(segments: Segments, resends: Resends, at_receiver: Bools) -> list[Ints]:
+    """Like `_gaps`, for bytes that passed the capture point and were lost behind it."""
+    needed = resends.resent & (resends.original >= 0)
+    needed &= resends.spurious != VERDICT["true"]
+    needed &= ~at_receiver[segments.stream[resends.element]]
+    rows = np.flatnonzero(needed)
+    element, original = resends.element[rows], resends.original[rows]
+    begin = segments.begin[element] + segments.stream[element] * SPAN
+    # Several repeats of the same bytes are one hole, until the last of them.
+    last = np.ones(len(rows), np.bool_)
+    order = np.lexsort((element, begin))
+    last[:-1] = begin[order][1:] != begin[order][:-1]
+    keep = order[last]
+    element, original, begin = element[keep], original[keep], begin[keep]
+    known = resends.spurious[rows[keep]] == VERDICT["false"]
+    return [
+        begin,
+        segments.length[element],
+        np.full(len(keep), _LOSS),
+        segments.time[original],
+        segments.time[element],
+        original,
+        element,
+        np.where(known, 0.9, 0.6),
+    ]
