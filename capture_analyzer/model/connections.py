@@ -21,6 +21,9 @@ class TlsSummary:
         "Group of the key exchange, by its IANA name; None = none or unreadable.", default=None
     )
     early_data: bool | None = column("The client offered early data.", default=None)
+    alpn_offered: list[str] = column(
+        "Application protocols the client offered, in its order.", default_factory=list
+    )
     ech_offered: bool | None = column(
         "ClientHello has encrypted_client_hello (possibly GREASE).", default=None
     )
@@ -117,7 +120,11 @@ class Connection:
     server_name: str | None = column(
         "SNI, else the Host of a request, else the name DNS gave.", default=None
     )
-    alpn: str | None = column("Agreed (or only offered) application protocol.", default=None)
+    alpn: str | None = column(
+        "Agreed application protocol. What TLS 1.3 hides without keys is inferred where it can "
+        "be: the only one offered, or the one that fits the length of EncryptedExtensions.",
+        default=None,
+    )
     tls: TlsSummary | None = column("TLS facts; None without TLS.", default=None)
     lookup_no: int | None = column("The DNS lookup whose answer it used.", default=None)
     preconnected: bool = column("Opened long before its first request.", default=False)

@@ -1,0 +1,292 @@
+"""What both directions of a TLS connection say together, without keys."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Final
+
+from capture_analyzer.model.connections import TlsSummary
+from capture_analyzer.model.tls_records import ROLE_CODE, HandshakeMessage
+from capture_analyzer.protocols.tls import handshake, names
+from capture_analyzer.protocols.tls.handshake import (
+    ClearMessage,
+    ClearPart,
+    is_hello_retry,
+    read_clear,
+)
+from capture_analyzer.protocols.tls.hello import (
+    ClientHello,
+    MalformedHelloError,
+    ServerHello,
+    parse_client_hello,
+    parse_server_hello,
+)
+from capture_analyzer.protocols.tls.roles import Head, infer_roles, inferred_alpn
+
+Fragment = Callable[[int], bytes | None]
+"""Gives the content of a direction's record by its index; None if some of it is missing."""
+
+_TLS13: Final = 0x0304
+_FATAL: Final = 2
+
+_HANDSHAKE: Final = ROLE_CODE["handshake"]
+_ALERT: Final = ROLE_CODE["alert"]
+_TICKET: Final = ROLE_CODE["ticket"]
+_EARLY: Final = ROLE_CODE["early_data"]
+
+
+@dataclasses.dataclass(slots=True)
+class Understood:
+    """A TLS connection as far as it can be read.
+
+    Attributes:
+        summary: the row's TLS facts; its `decrypted` and `why_not` are left alone.
+        server_name: SNI.
+        alpn: agreed protocol, read off or inferred.
+        messages: handshake messages in clear, client's first.
+        client_roles, server_roles: (record index, role code) where the role is not the one
+            that the outer content type says.
+        tls13: application data is not told from handshake by the outer type.
+        problems: (clause, from_client, record index) for what breaks the rules.
+    """
+
+    summary: TlsSummary
+    server_name: str | None = None
+    alpn: str | None = None
+    messages: list[HandshakeMessage] = dataclasses.field(default_factory=list)
+    client_roles: list[tuple[int, int]] = dataclasses.field(default_factory=list)
+    server_roles: list[tuple[int, int]] = dataclasses.field(default_factory=list)
+    tls13: bool = True
+    problems: list[tuple[str, bool, int]] = dataclasses.field(default_factory=list)
+
+
+def understand(
+    connection_no: int,
+    client: Head,
+    server: Head,
+    client_fragment: Fragment,
+    server_fragment: Fragment,
+    *,
+    rtt_ns: int | None,
+) -> Understood:
+    """Read the handshake of a connection and tell what its records carry.
+
+    Args:
+        connection_no: for the rows.
+        client: the client's first records.
+        server: the server's first records.
+        client_fragment: content of the client's records.
+        server_fragment: content of the server's records.
+        rtt_ns: round trip between the capture point and the server, if known.
+    """
+    summary = TlsSummary()
+    result = Understood(summary)
+    server_part = read_clear(server.types, server_fragment)
+    server_hellos = _server_hellos(server_part, result)
+    retried = any(hello.hello_retry for hello, _ in server_hellos)
+    client_part = read_clear(client.types, client_fragment, hello_again=retried)
+    client_hellos = _client_hellos(client_part, result)
+    summary.hello_retry = retried or len(client_hellos) > 1
+
+    if client_hellos:
+        _add_offer(result, client_hellos[0][0], client, client_hellos[0][1])
+    final = next((pair for pair in server_hellos if not pair[0].hello_retry), None)
+    if server_hellos:
+        _add_choice(summary, (final or server_hellos[-1])[0])
+    if final is not None:
+        result.tls13 = final[0].version == _TLS13 or final[0].version >> 8 == 0x7F
+        if result.tls13:
+            last_hello = client_hellos[-1][1] if client_hellos else None
+            _finish_tls13(result, client, server, final, last_hello, rtt_ns)
+        else:
+            offered = client_hellos[-1][0] if client_hellos else None
+            _finish_tls12(result, client, server, client_part, server_part, final[0], offered)
+    _add_alert(summary, client_part, server_part)
+    for from_client, part, head in ((True, client_part, client), (False, server_part, server)):
+        result.messages += [
+            _row(connection_no, from_client, message, head) for message in part.messages
+        ]
+        if part.malformed:
+            result.problems.append(
+                ("a clear record's content breaks the rules", from_client, part.encrypted_from)
+            )
+    return result
+
+
+def _server_hellos(part: ClearPart, result: Understood) -> list[tuple[ServerHello, ClearMessage]]:
+    hellos: list[tuple[ServerHello, ClearMessage]] = []
+    for message in part.messages:
+        if message.type == handshake.SERVER_HELLO:
+            try:
+                hellos.append((parse_server_hello(message.body), message))
+            except MalformedHelloError as error:
+                result.problems.append((str(error), False, message.first_record))
+    return hellos
+
+
+def _client_hellos(part: ClearPart, result: Understood) -> list[tuple[ClientHello, ClearMessage]]:
+    hellos: list[tuple[ClientHello, ClearMessage]] = []
+    for message in part.messages:
+        if message.type == handshake.CLIENT_HELLO:
+            try:
+                hellos.append((parse_client_hello(message.body), message))
+            except MalformedHelloError as error:
+                result.problems.append((str(error), True, message.first_record))
+    return hellos
+
+
+def _add_offer(result: Understood, hello: ClientHello, head: Head, message: ClearMessage) -> None:
+    summary = result.summary
+    summary.start_ns = head.seen_ns[message.first_record]
+    summary.resumption_offered = hello.psk_offered or hello.ticket_offered
+    if _TLS13 not in hello.versions:
+        # In TLS 1.3 a session ID is only for show (RFC 8446, appendix D.4).
+        summary.resumption_offered |= bool(hello.session_id)
+    summary.early_data = hello.early_data
+    summary.ocsp_requested = hello.status_request
+    summary.ech_offered = hello.ech
+    summary.alpn_offered = hello.alpn
+    result.server_name = hello.server_name
+    result.alpn = hello.alpn[0] if len(hello.alpn) == 1 else None
+
+
+def _add_choice(summary: TlsSummary, hello: ServerHello) -> None:
+    summary.version = names.version_name(hello.version)
+    summary.cipher_suite = names.suite_name(hello.cipher_suite)
+    if hello.group is not None:
+        summary.group = names.group_name(hello.group)
+
+
+def _finish_tls13(
+    result: Understood,
+    client: Head,
+    server: Head,
+    final: tuple[ServerHello, ClearMessage],
+    last_hello: ClearMessage | None,
+    rtt_ns: int | None,
+) -> None:
+    hello, message = final
+    summary = result.summary
+    summary.resumed = hello.psk_accepted
+    server_hello_ns = server.seen_ns[message.first_record]
+    roles = infer_roles(
+        client,
+        server,
+        hash_bytes=48 if hello.cipher_suite == 0x1302 else 32,
+        early_data=bool(summary.early_data) and not summary.hello_retry,
+        hello_seen_ns=client.seen_ns[last_hello.first_record] if last_hello else server_hello_ns,
+        server_hello_seen_ns=server_hello_ns,
+        rtt_ns=rtt_ns,
+    )
+    result.client_roles = [
+        *((index, _HANDSHAKE) for index in roles.client_handshake),
+        *((index, _EARLY) for index in roles.client_early),
+        *((index, _ALERT) for index in roles.client_alert),
+    ]
+    result.server_roles = [
+        *((index, _HANDSHAKE) for index in roles.server_handshake),
+        *((index, _TICKET) for index in roles.server_tickets),
+        *((index, _ALERT) for index in roles.server_alert),
+    ]
+    agreed = inferred_alpn(summary.alpn_offered, server, roles.server_handshake)
+    result.alpn = agreed or result.alpn
+    if roles.client_finished is not None:
+        _set_end(summary, client.last_seen_ns[roles.client_finished], certain=False)
+
+
+def _finish_tls12(
+    result: Understood,
+    client: Head,
+    server: Head,
+    client_part: ClearPart,
+    server_part: ClearPart,
+    hello: ServerHello,
+    offered: ClientHello | None,
+) -> None:
+    """Resumption, stapling and end of a handshake up to TLS 1.2 (RFC 5246, section 7.3)."""
+    summary = result.summary
+    result.alpn = hello.alpn
+    types = {message.type for message in server_part.messages}
+    echoed = bool(hello.session_id) and offered is not None
+    if offered is not None:
+        echoed = echoed and offered.session_id == hello.session_id
+    if types & {handshake.CERTIFICATE, handshake.SERVER_KEY_EXCHANGE, handshake.SERVER_HELLO_DONE}:
+        summary.resumed = False
+    elif echoed or (server_part.change_cipher_spec is not None and not server_part.broken):
+        summary.resumed = True
+    if handshake.CERTIFICATE_STATUS in types:
+        summary.ocsp_stapled = True
+    elif handshake.SERVER_HELLO_DONE in types or not hello.status_request:
+        # It comes right behind the certificate, or not at all (RFC 6066, section 8).
+        summary.ocsp_stapled = False
+    if summary.group is None:
+        summary.group = _group_of_key_exchange(server_part)
+
+    client_finished = _finished_tls12(client, client_part)
+    server_finished = _finished_tls12(server, server_part)
+    if client_finished is None or server_finished is None:
+        return
+    first, second = sorted(
+        (client.last_seen_ns[client_finished], server.last_seen_ns[server_finished])
+    )
+    data_ns = [
+        client.seen_ns[index]
+        for index, kind in enumerate(client.types)
+        if kind == handshake.APPLICATION_DATA
+    ]
+    false_start = bool(data_ns) and data_ns[0] < second
+    _set_end(summary, first if false_start else second, certain=True)
+
+
+def _finished_tls12(head: Head, part: ClearPart) -> int | None:
+    """The encrypted handshake record behind a ChangeCipherSpec: the Finished."""
+    if part.change_cipher_spec is None:
+        return None
+    for index in range(part.change_cipher_spec + 1, len(head.types)):
+        if head.types[index] == handshake.HANDSHAKE:
+            return index
+    return None
+
+
+def _group_of_key_exchange(part: ClearPart) -> str | None:
+    """The named curve of a ServerKeyExchange (RFC 8422, section 5.4)."""
+    for message in part.messages:
+        body = message.body
+        if message.type == handshake.SERVER_KEY_EXCHANGE and len(body) > 3 and body[0] == 3:
+            return names.group_name(body[1] << 8 | body[2])
+    return None
+
+
+def _set_end(summary: TlsSummary, end_ns: int, *, certain: bool) -> None:
+    summary.end_ns = end_ns
+    summary.end_certain = certain
+    if summary.start_ns is not None:
+        summary.duration_ns = end_ns - summary.start_ns
+
+
+def _add_alert(summary: TlsSummary, client: ClearPart, server: ClearPart) -> None:
+    for who, part in (("server", server), ("client", client)):
+        for level, description, _ in part.alerts:
+            if level == _FATAL:
+                summary.alert = f"{who}: {names.alert_name(description)}"
+                return
+
+
+def _row(
+    connection_no: int, from_client: bool, message: ClearMessage, head: Head
+) -> HandshakeMessage:
+    first, last = message.first_record, message.last_record
+    name = names.handshake_name(message.type)
+    if message.type == handshake.SERVER_HELLO and is_hello_retry(message.body):
+        name = "hello_retry_request"
+    return HandshakeMessage(
+        connection_no,
+        from_client,
+        name,
+        len(message.body),
+        head.first_packet_nos[first],
+        head.last_packet_nos[last],
+        head.seen_ns[first],
+        head.complete_ns[last],
+    )

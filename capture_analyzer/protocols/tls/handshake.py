@@ -1,0 +1,136 @@
+"""Handshake messages and alerts that travel in clear, out of the records that carry them.
+
+A message may be spread over records, and a record may hold several messages (RFC 8446,
+section 5.1; RFC 5246, section 6.2.1). Reading one direction ends where the clear part does:
+at its ChangeCipherSpec, save behind a HelloRetryRequest, where one may stand before the
+second hello (RFC 8446, appendix D.4), or at its first application data.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from capture_analyzer.protocols.tls.hello import HELLO_RETRY_RANDOM
+
+CHANGE_CIPHER_SPEC: Final = 20
+ALERT: Final = 21
+HANDSHAKE: Final = 22
+APPLICATION_DATA: Final = 23
+
+CLIENT_HELLO: Final = 1
+SERVER_HELLO: Final = 2
+NEW_SESSION_TICKET: Final = 4
+CERTIFICATE: Final = 11
+SERVER_KEY_EXCHANGE: Final = 12
+SERVER_HELLO_DONE: Final = 14
+CERTIFICATE_STATUS: Final = 22
+
+MAX_HANDSHAKE_BYTES: Final = 1 << 18
+"""Clear handshake bytes read of one direction. Certificate chains of 100 KB exist; a peer that
+sends more than this is not shaking hands."""
+
+MAX_MESSAGES: Final = 64
+"""Handshake messages read of one direction: a handshake has at most about ten."""
+
+
+@dataclasses.dataclass(slots=True)
+class ClearMessage:
+    """A handshake message: its type, body, and the records of its first and last byte."""
+
+    type: int
+    body: bytes
+    first_record: int
+    last_record: int
+
+
+@dataclasses.dataclass(slots=True)
+class ClearPart:
+    """What one direction says in clear.
+
+    Attributes:
+        messages: handshake messages in order.
+        alerts: (level, description, record) of each alert.
+        change_cipher_spec: index of the first ChangeCipherSpec record, None if there is none.
+        encrypted_from: index of the first record that may be encrypted (or the number of
+            records looked at).
+        broken: the capture lacks handshake bytes, so messages may be missing.
+        malformed: a record's content breaks the rules.
+    """
+
+    messages: list[ClearMessage] = dataclasses.field(default_factory=list)
+    alerts: list[tuple[int, int, int]] = dataclasses.field(default_factory=list)
+    change_cipher_spec: int | None = None
+    encrypted_from: int = 0
+    broken: bool = False
+    malformed: bool = False
+
+
+def read_clear(
+    content_types: Sequence[int],
+    fragment: Callable[[int], bytes | None],
+    *,
+    hello_again: bool = False,
+) -> ClearPart:
+    """Read the clear part of one direction.
+
+    Args:
+        content_types: of its first records.
+        fragment: gives a record's content by index; None if the capture lacks some of it.
+        hello_again: a HelloRetryRequest has been seen from the other side, so that the
+            second ClientHello may follow a ChangeCipherSpec.
+    """
+    part = ClearPart()
+    messages = part.messages
+    pending = bytearray()
+    pending_record = 0
+    total = 0
+    for index, kind in enumerate(content_types):
+        part.encrypted_from = index
+        if kind == HANDSHAKE:
+            if part.change_cipher_spec is not None and not hello_again:
+                return part
+            data = fragment(index)
+            if data is None:
+                part.broken = True
+                return part
+            total += len(data)
+            if not pending:
+                pending_record = index
+            pending += data
+            at = 0
+            while len(pending) - at >= 4:
+                stop = at + 4 + int.from_bytes(pending[at + 1 : at + 4], "big")
+                if stop > len(pending):
+                    break
+                messages.append(
+                    ClearMessage(pending[at], bytes(pending[at + 4 : stop]), pending_record, index)
+                )
+                hello_again |= pending[at] == SERVER_HELLO and is_hello_retry(messages[-1].body)
+                at = stop
+                pending_record = index
+            del pending[:at]
+            if total > MAX_HANDSHAKE_BYTES or len(messages) > MAX_MESSAGES:
+                part.malformed = True
+                return part
+        elif kind == CHANGE_CIPHER_SPEC:
+            if part.change_cipher_spec is None:
+                part.change_cipher_spec = index
+        elif kind == ALERT:
+            data = fragment(index)
+            if part.change_cipher_spec is not None and (data is None or len(data) != 2):
+                return part  # encrypted
+            if data is not None and len(data) == 2:
+                part.alerts.append((data[0], data[1], index))
+            else:
+                part.malformed |= data is not None
+        else:
+            return part
+    part.encrypted_from = len(content_types)
+    return part
+
+
+def is_hello_retry(body: bytes) -> bool:
+    """Whether a ServerHello's body is that of a HelloRetryRequest."""
+    return body[2:34] == HELLO_RETRY_RANDOM

@@ -1,0 +1,245 @@
+"""ClientHello, ServerHello and HelloRetryRequest (RFC 8446, section 4.1; RFC 5246, 7.4.1).
+
+Only what analysis needs is read; unknown extensions are skipped. Lengths in a message are the
+peer's claims: whatever they say, nothing is read beyond the message.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from typing import Final
+
+from capture_analyzer.protocols.tls.names import is_grease
+from capture_analyzer.wire.text import printable
+
+HELLO_RETRY_RANDOM: Final = bytes.fromhex(
+    "cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c"
+)
+"""Random of a HelloRetryRequest: SHA-256 of its name (RFC 8446, section 4.1.3)."""
+
+MAX_EXTENSIONS: Final = 128
+"""Extensions read of one message: every real hello has fewer than thirty."""
+
+# RFC 8446, section 4.2, and the registry.
+_SERVER_NAME: Final = 0
+_STATUS_REQUEST: Final = 5
+_SUPPORTED_GROUPS: Final = 10
+_ALPN: Final = 16
+_SESSION_TICKET: Final = 35
+_PRE_SHARED_KEY: Final = 41
+_EARLY_DATA: Final = 42
+_SUPPORTED_VERSIONS: Final = 43
+_KEY_SHARE: Final = 51
+_ENCRYPTED_CLIENT_HELLO: Final = 0xFE0D
+
+_u16 = struct.Struct(">H").unpack_from
+_two_u16 = struct.Struct(">HH").unpack_from
+
+
+class MalformedHelloError(ValueError):
+    """A hello breaks its own lengths; its message says where, without content."""
+
+
+@dataclasses.dataclass(slots=True)
+class ClientHello:
+    """What a ClientHello offers. Lists are in its order, without GREASE values.
+
+    Attributes:
+        legacy_version: the version field, 0x0303 in TLS 1.2 and 1.3.
+        random: the 32 bytes that name the connection in a key log.
+        session_id: legacy_session_id, empty if none was offered.
+        versions: supported_versions, else the version field alone.
+        server_name: SNI host name as text, None if absent.
+        psk_offered: it has pre_shared_key (TLS 1.3 resumption or external PSK).
+        ticket_offered: it has a session_ticket that is not empty (RFC 5077).
+        early_data: it has early_data.
+        status_request: it asks for an OCSP response.
+        ech: it has encrypted_client_hello: SNI and ALPN may be those of the outer hello.
+    """
+
+    legacy_version: int
+    random: bytes
+    session_id: bytes
+    cipher_suites: list[int]
+    versions: list[int]
+    server_name: str | None = None
+    alpn: list[str] = dataclasses.field(default_factory=list)
+    groups: list[int] = dataclasses.field(default_factory=list)
+    key_share_groups: list[int] = dataclasses.field(default_factory=list)
+    psk_offered: bool = False
+    ticket_offered: bool = False
+    early_data: bool = False
+    status_request: bool = False
+    ech: bool = False
+
+
+@dataclasses.dataclass(slots=True)
+class ServerHello:
+    """What a ServerHello selects.
+
+    Attributes:
+        version: supported_versions, else the version field.
+        random, session_id: as sent.
+        group: group of the key share; in a HelloRetryRequest the group that is asked for.
+        alpn: the agreed protocol, in clear up to TLS 1.2 only.
+        psk_accepted: it has pre_shared_key.
+        status_request: it echoes status_request (up to TLS 1.2).
+        hello_retry: it is a HelloRetryRequest.
+    """
+
+    version: int
+    random: bytes
+    session_id: bytes
+    cipher_suite: int
+    group: int | None = None
+    alpn: str | None = None
+    psk_accepted: bool = False
+    status_request: bool = False
+    hello_retry: bool = False
+
+
+def parse_client_hello(body: bytes) -> ClientHello:
+    """Read the body of a ClientHello (without the four bytes of its header).
+
+    Raises:
+        MalformedHelloError: it breaks off before its extensions, or they break their lengths.
+    """
+    if len(body) < 35:
+        raise MalformedHelloError("ClientHello shorter than its fixed fields")
+    at = 35 + body[34]
+    session_id = body[35:at]
+    length = _need_u16(body, at, "ClientHello ends in its session ID")
+    suites_at, at = at + 2, at + 2 + length
+    if length % 2 or at >= len(body):
+        raise MalformedHelloError("ClientHello ends in its cipher suites")
+    suites = [
+        suite
+        for suite in struct.unpack_from(f">{length // 2}H", body, suites_at)
+        if suite & 0x0F0F != 0x0A0A or not is_grease(suite)
+    ]
+    at += 1 + body[at]
+    (version,) = _u16(body)
+    hello = ClientHello(version, body[2:34], session_id, suites, [version])
+    for kind, start, stop in _extensions(body, at, "ClientHello"):
+        if kind == _SERVER_NAME:
+            hello.server_name = _host_name(body, start, stop)
+        elif kind == _SUPPORTED_VERSIONS:
+            hello.versions = _numbers(body, start + 1, stop) or hello.versions
+        elif kind == _ALPN:
+            hello.alpn = _protocols(body, start + 2, stop)
+        elif kind == _KEY_SHARE:
+            hello.key_share_groups = _key_shares(body, start + 2, stop)
+        elif kind == _SUPPORTED_GROUPS:
+            hello.groups = _numbers(body, start + 2, stop)
+        elif kind == _STATUS_REQUEST:
+            hello.status_request = True
+        elif kind == _PRE_SHARED_KEY:
+            hello.psk_offered = True
+        elif kind == _SESSION_TICKET:
+            hello.ticket_offered = stop > start
+        elif kind == _EARLY_DATA:
+            hello.early_data = True
+        elif kind == _ENCRYPTED_CLIENT_HELLO:
+            hello.ech = True
+    return hello
+
+
+def parse_server_hello(body: bytes) -> ServerHello:
+    """Read the body of a ServerHello or HelloRetryRequest.
+
+    Raises:
+        MalformedHelloError: as for a ClientHello.
+    """
+    if len(body) < 38 or len(body) < 38 + body[34]:
+        raise MalformedHelloError("ServerHello shorter than its fixed fields")
+    at = 35 + body[34]
+    (version,) = _u16(body)
+    hello = ServerHello(version, body[2:34], body[35:at], _u16(body, at)[0])
+    hello.hello_retry = hello.random == HELLO_RETRY_RANDOM
+    for kind, start, stop in _extensions(body, at + 3, "ServerHello"):
+        if kind == _SUPPORTED_VERSIONS and stop - start >= 2:
+            hello.version = _u16(body, start)[0]
+        elif kind == _KEY_SHARE and stop - start >= 2:
+            hello.group = _u16(body, start)[0]
+        elif kind == _PRE_SHARED_KEY:
+            hello.psk_accepted = True
+        elif kind == _ALPN:
+            names = _protocols(body, start + 2, stop)
+            hello.alpn = names[0] if names else None
+        elif kind == _STATUS_REQUEST:
+            hello.status_request = True
+    return hello
+
+
+def _need_u16(body: bytes, at: int, otherwise: str) -> int:
+    if at + 2 > len(body):
+        raise MalformedHelloError(otherwise)
+    return int(_u16(body, at)[0])
+
+
+def _extensions(body: bytes, at: int, what: str) -> list[tuple[int, int, int]]:
+    """(type, start, stop) of each extension; a hello may end without any."""
+    if at >= len(body):
+        if at > len(body):
+            raise MalformedHelloError(f"{what} ends in its compression methods")
+        return []
+    end = at + 2 + _need_u16(body, at, f"{what} ends in the length of its extensions")
+    if end > len(body):
+        raise MalformedHelloError(f"{what} announces more extensions than it has")
+    at += 2
+    found: list[tuple[int, int, int]] = []
+    while at + 4 <= end and len(found) < MAX_EXTENSIONS:
+        kind, length = _two_u16(body, at)
+        at += 4
+        if at + length > end:
+            raise MalformedHelloError(f"an extension runs over the end of the {what}")
+        found.append((kind, at, at + length))
+        at += length
+    return found
+
+
+def _numbers(body: bytes, start: int, stop: int) -> list[int]:
+    """The 16-bit numbers of a list, without GREASE."""
+    count = (stop - start) // 2
+    if count <= 0:
+        return []
+    return [
+        number
+        for number in struct.unpack_from(f">{count}H", body, start)
+        if number & 0x0F0F != 0x0A0A or not is_grease(number)
+    ]
+
+
+def _key_shares(body: bytes, start: int, stop: int) -> list[int]:
+    groups: list[int] = []
+    while start + 4 <= stop:
+        group, length = _two_u16(body, start)
+        if not is_grease(group):
+            groups.append(group)
+        start += 4 + length
+    return groups
+
+
+def _protocols(body: bytes, start: int, stop: int) -> list[str]:
+    """Protocol names (RFC 7301, section 3.1), without GREASE."""
+    names: list[str] = []
+    while start < stop:
+        length = body[start]
+        name = body[start + 1 : min(start + 1 + length, stop)]
+        start += 1 + length
+        if not (len(name) == 2 and name[0] == name[1] and name[0] & 0x0F == 0x0A):
+            names.append(printable(name))
+    return names
+
+
+def _host_name(body: bytes, start: int, stop: int) -> str | None:
+    """The first host_name of a server_name list (RFC 6066, section 3)."""
+    start += 2
+    while start + 3 <= stop:
+        kind, length = body[start], _u16(body, start + 1)[0]
+        start += 3
+        if kind == 0:
+            return printable(body[start : min(start + length, stop)]) or None
+        start += length
+    return None

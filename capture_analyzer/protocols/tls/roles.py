@@ -1,0 +1,250 @@
+"""What the encrypted records of TLS 1.3 carry, as far as it shows without keys.
+
+Behind the ServerHello every record looks like application data (RFC 8446, section 5.2).
+Their order, lengths and times still tell most of them apart:
+
+* A Finished message has the length of the suite's hash, so its record has a known length
+  unless it is coalesced with what precedes it or padded, which is rare.
+* The server's flight ends with its Finished; all that was seen before the client's Finished
+  belongs to it, or follows it as half-RTT data (section 4.4.4), tickets mostly.
+* A server sends its tickets at once when it has the client's Finished (section 4.6.1),
+  a round trip before it can have answered a request that followed that Finished.
+
+All of this is inference, and is marked so in the table.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+from capture_analyzer.protocols.tls.handshake import APPLICATION_DATA
+
+RECORD_OVERHEAD: Final = 17
+"""Bytes by which a record is longer than its content: inner content type and a tag of 16."""
+
+CLOSE_NOTIFY_BYTES: Final = 2 + RECORD_OVERHEAD
+"""Length of a record with an alert."""
+
+END_OF_EARLY_DATA_BYTES: Final = 4 + RECORD_OVERHEAD
+
+MAX_CERTIFICATE_RECORDS: Final = 6
+"""Records in which a client's Certificate and CertificateVerify may come before its Finished:
+more would be a chain of 64 KB."""
+
+MIN_TICKET_BYTES: Final = 80
+"""A ticket holds at least a key name or session ID, nonce and lifetimes; HTTP/2 SETTINGS and
+WINDOW_UPDATE frames, which servers send at once too, are shorter."""
+
+MAX_TICKET_BYTES: Final = 4096
+"""Tickets with a client certificate inside reach some 2 KB."""
+
+MAX_TICKETS: Final = 8
+"""Tickets sent in a row: OpenSSL sends two, others one to four."""
+
+BURST_NS: Final = 5_000_000
+"""What is sent in one go is seen within this time of each other."""
+
+
+@dataclasses.dataclass(slots=True)
+class Head:
+    """The first records of one direction, as parallel lists.
+
+    Attributes:
+        types: outer content types.
+        lengths: fragment lengths.
+        first_packet_nos, last_packet_nos: packets of their first and last captured byte.
+        seen_ns: first byte captured.
+        last_seen_ns: last captured byte captured.
+        complete_ns: complete in order.
+        complete: the capture holds all of it.
+        total: how many records the direction has in all.
+    """
+
+    types: list[int]
+    lengths: list[int]
+    first_packet_nos: list[int]
+    last_packet_nos: list[int]
+    seen_ns: list[int]
+    last_seen_ns: list[int]
+    complete_ns: list[int]
+    complete: list[int]
+    total: int
+
+
+@dataclasses.dataclass(slots=True)
+class Tls13Roles:
+    """Indices of records by what they carry; what is in none is application data.
+
+    Attributes:
+        client_finished: the record with the client's Finished, None if it was not found.
+        exact: the Finished was recognised by its length.
+    """
+
+    client_handshake: list[int] = dataclasses.field(default_factory=list)
+    client_early: list[int] = dataclasses.field(default_factory=list)
+    client_alert: list[int] = dataclasses.field(default_factory=list)
+    server_handshake: list[int] = dataclasses.field(default_factory=list)
+    server_tickets: list[int] = dataclasses.field(default_factory=list)
+    server_alert: list[int] = dataclasses.field(default_factory=list)
+    client_finished: int | None = None
+    exact: bool = False
+
+
+def infer_roles(
+    client: Head,
+    server: Head,
+    *,
+    hash_bytes: int,
+    early_data: bool,
+    hello_seen_ns: int,
+    server_hello_seen_ns: int,
+    rtt_ns: int | None,
+) -> Tls13Roles:
+    """Tell handshake, tickets and application data of TLS 1.3 apart.
+
+    Args:
+        client: its first records.
+        server: its first records.
+        hash_bytes: length of the suite's hash.
+        early_data: the client offered early data.
+        hello_seen_ns: first byte of the last ClientHello seen.
+        server_hello_seen_ns: first byte of the ServerHello seen.
+        rtt_ns: round trip between the capture point and the server; None if not known.
+    """
+    roles = Tls13Roles()
+    finished_bytes = 4 + hash_bytes + RECORD_OVERHEAD
+    encrypted = [i for i, kind in enumerate(client.types) if kind == APPLICATION_DATA]
+    _find_finished(roles, client, encrypted, finished_bytes, early_data, server_hello_seen_ns)
+
+    flight = [i for i, kind in enumerate(server.types) if kind == APPLICATION_DATA]
+    if roles.client_finished is None:
+        # The handshake was not completed, or the capture lacks that part.
+        if not encrypted or roles.client_alert:
+            _split_alert(roles.server_handshake, roles.server_alert, server, flight)
+        else:
+            roles.server_handshake = _up_to_finished(server, flight, finished_bytes) or []
+        return roles
+    finished_ns = client.seen_ns[roles.client_finished]
+    before = [i for i in flight if server.seen_ns[i] < finished_ns]
+    handshake = _up_to_finished(server, before, finished_bytes)
+    roles.server_handshake = before if handshake is None else handshake
+    half_rtt = before[len(roles.server_handshake) :]
+    roles.server_tickets = [i for i in half_rtt if _may_be_ticket(server.lengths[i])]
+
+    after = flight[len(before) :]
+    if rtt_ns is None:
+        rtt_ns = max(0, server_hello_seen_ns - hello_seen_ns)
+    request = next((i for i in encrypted if i > roles.client_finished), None)
+    request_ns = None if request is None else client.seen_ns[request]
+    roles.server_tickets += _tickets(server, after, finished_ns, rtt_ns, request_ns)
+    return roles
+
+
+def _find_finished(
+    roles: Tls13Roles,
+    client: Head,
+    encrypted: list[int],
+    finished_bytes: int,
+    early_data: bool,
+    server_hello_seen_ns: int,
+) -> None:
+    lengths = client.lengths
+    if not encrypted:
+        return
+    if early_data:
+        exact = [i for i in encrypted if lengths[i] == finished_bytes]
+        # Accepted early data ends with EndOfEarlyData; rejected early data does not.
+        ended = [i for i in exact if i and lengths[i - 1] == END_OF_EARLY_DATA_BYTES]
+        if not exact:
+            roles.client_early = [i for i in encrypted if client.seen_ns[i] < server_hello_seen_ns]
+            return
+        found = (ended or exact)[0]
+        roles.client_finished, roles.exact = found, True
+        roles.client_handshake = [found]
+        before = [i for i in encrypted if i < found]
+        if ended:
+            roles.client_handshake.insert(0, before.pop())
+        roles.client_early = before
+        return
+    if lengths[encrypted[0]] == CLOSE_NOTIFY_BYTES:
+        roles.client_alert = [encrypted[0]]  # it refused the server's handshake
+        return
+    for place, index in enumerate(encrypted[: MAX_CERTIFICATE_RECORDS + 1]):
+        if lengths[index] == finished_bytes:
+            roles.client_handshake = encrypted[: place + 1]
+            roles.client_finished, roles.exact = index, True
+            return
+    if lengths[encrypted[0]] > finished_bytes:
+        # With a certificate in front of it in the same record, or padded.
+        roles.client_handshake = encrypted[:1]
+        roles.client_finished = encrypted[0]
+
+
+def _up_to_finished(server: Head, flight: list[int], finished_bytes: int) -> list[int] | None:
+    """The flight up to the record with a Finished's length; None if none has it.
+
+    The first record holds EncryptedExtensions, so it is never a Finished alone.
+    """
+    for place, index in enumerate(flight[1:], 2):
+        if server.lengths[index] == finished_bytes:
+            return flight[:place]
+    return None
+
+
+def _split_alert(handshake: list[int], alerts: list[int], head: Head, flight: list[int]) -> None:
+    for index in flight:
+        (alerts if head.lengths[index] == CLOSE_NOTIFY_BYTES else handshake).append(index)
+
+
+def _may_be_ticket(length: int) -> bool:
+    return MIN_TICKET_BYTES <= length <= MAX_TICKET_BYTES
+
+
+def _has_openssl_form(length: int) -> bool:
+    """Whether a record is as long as one with a stateless ticket of OpenSSL or BoringSSL.
+
+    Its ticket is 64 bytes of key name, IV and MAC around whole cipher blocks of 16; the
+    message around it has 25 bytes, or 33 where it allows early data.
+    """
+    return 180 <= length <= 420 and (length - RECORD_OVERHEAD - 25 - 64) % 16 in (0, 8)
+
+
+def _tickets(
+    server: Head, after: list[int], finished_ns: int, rtt_ns: int, request_ns: int | None
+) -> list[int]:
+    """Which of the server's first records behind the client's Finished carry tickets."""
+    if not after or not _may_be_ticket(server.lengths[after[0]]):
+        return []
+    first = after[0]
+    length, seen_ns = server.lengths[first], server.seen_ns[first]
+    run = [first]
+    for index in after[1:MAX_TICKETS]:
+        if server.lengths[index] != length or server.seen_ns[index] - seen_ns > BURST_NS:
+            break
+        run.append(index)
+    unasked = request_ns is None or seen_ns < request_ns
+    if unasked:
+        return run
+    openssl = _has_openssl_form(length)
+    if len(run) >= 2:
+        at_once = seen_ns <= finished_ns + 2 * rtt_ns + 50_000_000
+        return run if openssl or at_once else []
+    # One alone may be a whole small answer: take it only with the form of a ticket, in time,
+    # and with an answer behind it.
+    at_once = seen_ns <= finished_ns + rtt_ns + max(rtt_ns // 4, BURST_NS)
+    return run if openssl and at_once and len(after) > 1 else []
+
+
+def inferred_alpn(offered: list[str], server: Head, handshake: list[int]) -> str | None:
+    """The protocol that TLS 1.3 agreed on, by the length of EncryptedExtensions.
+
+    It can be told where EncryptedExtensions has a record of its own: its only extensions
+    then are an ALPN answer (7 bytes and the name, RFC 7301) and perhaps an empty
+    server_name (4 bytes, RFC 6066, section 3). None where nothing or more than one fits.
+    """
+    if len(handshake) < 2 or not offered:
+        return None
+    extensions = server.lengths[handshake[0]] - RECORD_OVERHEAD - 4 - 2
+    fitting = [name for name in offered if extensions in (7 + len(name), 11 + len(name))]
+    return fitting[0] if len(fitting) == 1 else None
