@@ -1,0 +1,57 @@
+"""server_think: the server (and all behind it) worked on the answer.
+
+The wait between the request's delivery and the answer's first segment, less the round trip
+beyond the capture point and the time that this segment took on the slowest link. Booked only
+on evidence: both ends of the wait are in the capture, the round trip was measured, and no
+other exchange was open on the connection, behind whose answer this one might have waited.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from capture_analyzer.model.column import NO_TIME
+from capture_analyzer.model.waits import Waits
+from capture_analyzer.pipeline.causes.facts import Facts
+from capture_analyzer.pipeline.intervals import Indices, Times
+
+READ: Final = 0.95
+"""Confidence in the think time of a request that was read."""
+
+INFERRED: Final = 0.6
+"""Of one inferred from flights: the client's flight may be more, or less, than a request."""
+
+
+def find(facts: Facts) -> Waits:
+    """The think time before each answer."""
+    exchange, begins, ends = waiting(facts)
+    known = (facts.beyond[exchange] != NO_TIME) & ~facts.shared[exchange]
+    exchange, begins, ends = exchange[known], begins[known], ends[known]
+    return facts.waits(
+        "server_think",
+        exchange,
+        begins + facts.beyond[exchange],
+        ends,
+        np.where(facts.inferred[exchange], np.float32(INFERRED), np.float32(READ)),
+        facts.request_last_packet[exchange],
+        facts.response_first_packet[exchange],
+    )
+
+
+def waiting(facts: Facts) -> tuple[Indices, Times, Times]:
+    """The wait of each exchange between a delivered request and an answer.
+
+    Returns:
+        Exchanges, begins and ends of their waits.
+    """
+    ends = facts.response_seen - facts.first_segment
+    real = (
+        facts.asked
+        & (facts.response_seen != NO_TIME)
+        & (facts.delivered != NO_TIME)
+        & (facts.delivered < ends)
+    )
+    exchange = np.flatnonzero(real)
+    return exchange, facts.delivered[exchange], ends[exchange]

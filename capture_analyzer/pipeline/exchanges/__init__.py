@@ -1,0 +1,69 @@
+"""Messages and encrypted flights → exchanges.
+
+`http1` pairs requests with responses; `flights` and `opaque` infer exchanges where nothing
+can be read: TLS without keys, other protocols, and what follows an Upgrade or CONNECT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from capture_analyzer.model.column import NO_TIME
+from capture_analyzer.model.connections import Connection
+from capture_analyzer.model.exchanges import Exchange
+from capture_analyzer.model.messages import Message
+from capture_analyzer.model.packets import Packets
+from capture_analyzer.model.tls_records import TlsRecords
+from capture_analyzer.pipeline.exchanges.flights import find_flights
+from capture_analyzer.pipeline.exchanges.http1 import find_http1
+from capture_analyzer.pipeline.exchanges.opaque import (
+    Speech,
+    opaque_exchanges,
+    record_units,
+    segment_units,
+)
+from capture_analyzer.pipeline.reassemble import Streams
+
+__all__ = ["find_exchanges"]
+
+
+def find_exchanges(
+    streams: Streams,
+    packets: Packets,
+    connections: Sequence[Connection],
+    messages: Sequence[Message],
+    tls_records: TlsRecords,
+) -> list[Exchange]:
+    """The exchanges of all connections.
+
+    Args:
+        streams: the bytes of all connections.
+        packets: all packets.
+        connections: by number; what they speak is known.
+        messages: HTTP messages that could be read.
+        tls_records: records whose content could not be read.
+
+    Returns:
+        Exchanges without numbers, set-up and phases, which `join` and `timeline` add.
+    """
+
+    def server_fin_ns(connection_no: int) -> int | None:
+        fin_ns = int(streams.fin_ns[2 * connection_no + 1])
+        return None if fin_ns == NO_TIME else fin_ns
+
+    exchanges, tunnels = find_http1(messages, connections, server_fin_ns)
+    speech = Speech.of(connections)
+    read = np.zeros(len(connections), np.bool_)
+    read[[exchange.connection_no for exchange in exchanges]] = True
+    for tunnel in tunnels:
+        read[tunnel.connection_no] = False
+    units = record_units(tls_records, packets.time_ns, speech)
+    units = units.take(~read[units.connection_no])
+    exchanges += opaque_exchanges(find_flights(units), connections, server_fin_ns, records=True)
+    encrypted = np.zeros(len(connections), np.bool_)
+    encrypted[tls_records.connection_no] = True
+    units = segment_units(streams, connections, tunnels, encrypted, speech)
+    exchanges += opaque_exchanges(find_flights(units), connections, server_fin_ns, records=False)
+    return exchanges

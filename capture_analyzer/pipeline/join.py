@@ -1,0 +1,275 @@
+"""Join: what an exchange's set-up was, where the exchange starts, and the final numbers.
+
+A connection's first exchange carries its set-up if its request followed readiness at once
+(`PROMPT_NS` or a round trip, whichever is longer): then the client waited for all of it.
+Otherwise the connection stood ready before anyone asked for it (`Connection.preconnected`)
+and its set-up cost the exchange nothing. The set-up is, in order:
+
+* the *resolution*: the DNS lookups of the server's name, if their answers came just before
+  the first connection attempt; with the search-list questions that failed before it
+  (resolv.conf's ndots) and other address types asked at the same time (RFC 8305, section 3);
+* *failed attempts*: connections of the same client to the same server or name, refused or
+  never answered, in the `ATTEMPT_NS` before (RFC 8305, section 5);
+* the TCP handshake, then the TLS handshake, of the connection itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from capture_analyzer.model.connections import Connection
+from capture_analyzer.model.exchanges import Exchange
+from capture_analyzer.model.lookups import Lookup
+
+PROMPT_NS: Final = 50_000_000
+"""A client that goes on within this time (or a round trip) of being able to was waiting."""
+
+ATTEMPT_NS: Final = 3_000_000_000
+"""How long before a connection a failed attempt can lie and still belong to it."""
+
+TIMEOUT_NS: Final = 5_000_000_000
+"""How long a stub resolver waits for an answer by default (resolv.conf(5), timeout)."""
+
+_MOST_LOOKUPS: Final = 32  # of one resolution: bounds the walk back over a client's lookups
+
+
+@dataclasses.dataclass(slots=True)
+class Setup:
+    """What a connection's first exchange had to wait for, as instants in order.
+
+    Attributes:
+        exchange_no: the exchange that carries it.
+        connection_no: its connection.
+        attempt_nos: failed attempts that belong to it, in order.
+        lookups: the resolution's questions, in order; empty without one.
+        dns_ns: the resolution began; None without one.
+        dns_end_ns: the last answer that the client waited for.
+        connect_ns: first SYN, of the first attempt.
+        established_ns: the transport was ready.
+        tls: there was a TLS handshake.
+        ready_ns: all was ready for the request (behind the TLS handshake, if there is one).
+    """
+
+    exchange_no: int
+    connection_no: int
+    attempt_nos: list[int]
+    lookups: list[Lookup]
+    dns_ns: int | None
+    dns_end_ns: int | None
+    connect_ns: int
+    established_ns: int
+    tls: bool
+    ready_ns: int
+
+
+def join(
+    exchanges: list[Exchange], connections: Sequence[Connection], lookups: Sequence[Lookup]
+) -> list[Setup]:
+    """Give exchanges their set-up and final numbers, and order them by number.
+
+    Writes `exchanges` (in place: their order, numbers, `start_ns` and set-up columns) and
+    `Connection.preconnected`.
+
+    Args:
+        exchanges: of all connections, in any order that is the same in every run.
+        connections: by number.
+        lookups: by number, already joined to connections.
+
+    Returns:
+        The set-ups that an exchange carries, by exchange number.
+    """
+    _number(exchanges)
+    attempts = _failed_attempts(connections)
+    names = _Resolutions(lookups, connections)
+    taken: set[int] = set()
+    setups: list[Setup] = []
+    seen = bytearray(len(connections))
+    for exchange in exchanges:
+        connection_no = exchange.connection_no
+        if seen[connection_no]:
+            continue
+        seen[connection_no] = 1
+        connection = connections[connection_no]
+        if exchange.request_first_packet_no is None:
+            connection.preconnected = connection.syn_ns is None
+            continue  # the request is not in the capture, so neither is what came before it
+        setup = _setup(exchange, connection)
+        if setup is None:
+            connection.preconnected = True
+            continue
+        _add_attempts(setup, connection, connections, attempts, taken)
+        names.add(setup, connection)
+        exchange.carries_setup = True
+        exchange.setup_connection_nos = setup.attempt_nos
+        exchange.lookup_no = connection.lookup_no if setup.lookups else None
+        exchange.start_ns = setup.connect_ns if setup.dns_ns is None else setup.dns_ns
+        setups.append(setup)
+    return setups
+
+
+def _number(exchanges: list[Exchange]) -> None:
+    """Sort by first request byte, then connection, and number."""
+    start = np.array([exchange.request_start_ns for exchange in exchanges], np.int64)
+    connection = np.array([exchange.connection_no for exchange in exchanges], np.int64)
+    rows = [exchanges[index] for index in np.lexsort((connection, start)).tolist()]
+    for number, exchange in enumerate(rows):
+        exchange.exchange_no = number
+    exchanges[:] = rows
+
+
+def _setup(exchange: Exchange, connection: Connection) -> Setup | None:
+    """The set-up of a connection if its first exchange waited for it, else None."""
+    request = exchange.request_start_ns
+    connect = connection.syn_ns
+    if connect is None or connect > request:
+        return None
+    established = connection.established_ns
+    if established is None:
+        established = connection.syn_ack_ns
+    established = request if established is None else min(established, request)
+    ready = established
+    tls = connection.tls
+    if tls is not None and tls.end_ns is not None:
+        ready = tls.end_ns
+        if tls.version != "TLS 1.3" and not tls.resumed:
+            # The server's Finished ends this handshake (RFC 5246, section 7.3): seen away
+            # from the client, it still has to get there, and the request to come back.
+            ready += connection.client_side_rtt_ns or 0
+        ready = min(max(ready, established), request)  # early data, False Start
+    if request - ready > max(PROMPT_NS, connection.rtt_ns or 0):
+        return None
+    return Setup(
+        exchange_no=exchange.exchange_no,
+        connection_no=connection.connection_no,
+        attempt_nos=[],
+        lookups=[],
+        dns_ns=None,
+        dns_end_ns=None,
+        connect_ns=connect,
+        established_ns=established,
+        tls=tls is not None,
+        ready_ns=ready,
+    )
+
+
+def _failed_attempts(connections: Sequence[Connection]) -> dict[str, list[Connection]]:
+    """Connections that were refused or never answered, by client, in order of their SYN."""
+    failed: dict[str, list[Connection]] = {}
+    for connection in connections:
+        if connection.syn_ns is not None and (
+            connection.refused
+            or (connection.syn_ack_ns is None and connection.established_ns is None)
+        ):
+            failed.setdefault(connection.client_ip, []).append(connection)
+    for rows in failed.values():
+        rows.sort(key=_syn)
+    return failed
+
+
+def _syn(connection: Connection) -> int:
+    assert connection.syn_ns is not None
+    return connection.syn_ns
+
+
+def _add_attempts(
+    setup: Setup,
+    connection: Connection,
+    connections: Sequence[Connection],
+    failed: dict[str, list[Connection]],
+    taken: set[int],
+) -> None:
+    """Add the failed attempts of the same client to the same server or name, just before."""
+    rows = failed.get(connection.client_ip)
+    if not rows:
+        return
+    connect = setup.connect_ns
+    first = bisect_right(rows, connect - ATTEMPT_NS - 1, key=_syn)
+    for attempt in rows[first:]:
+        syn = _syn(attempt)
+        if syn > connect:
+            break
+        if attempt.connection_no in taken or attempt.connection_no == connection.connection_no:
+            continue
+        if not _same_server(attempt, connection):
+            continue
+        taken.add(attempt.connection_no)
+        setup.attempt_nos.append(attempt.connection_no)
+        setup.connect_ns = min(setup.connect_ns, syn)
+
+
+def _same_server(attempt: Connection, connection: Connection) -> bool:
+    if attempt.server_port != connection.server_port:
+        return False
+    if attempt.server_ip == connection.server_ip:
+        return True
+    return attempt.server_name is not None and attempt.server_name == connection.server_name
+
+
+class _Resolutions:
+    """Finds the lookups that a set-up waited for."""
+
+    def __init__(self, lookups: Sequence[Lookup], connections: Sequence[Connection]) -> None:
+        self._lookups = lookups
+        self._connections = connections
+        self._first_use: dict[int, int] = {}
+        self._of_client: dict[str, list[Lookup]] = {}
+        for lookup in lookups:
+            self._of_client.setdefault(lookup.client_ip, []).append(lookup)
+        for rows in self._of_client.values():
+            rows.sort(key=_start)
+
+    def add(self, setup: Setup, connection: Connection) -> None:
+        """Add the resolution that ended just before the first connection attempt, if one did."""
+        if connection.lookup_no is None:
+            return
+        used = self._lookups[connection.lookup_no]
+        connect = setup.connect_ns
+        if used.end_ns is None or used.end_ns > connect:
+            return
+        awaited = connect - self._used_first(used) <= PROMPT_NS
+        rows = self._of_client[used.client_ip]
+        index = bisect_right(rows, connect, key=_start)
+        chosen = [used]
+        began, ended = used.start_ns, used.end_ns
+        # Others of the same name, asked at the same time or just before, in reverse.
+        for lookup in reversed(rows[max(0, index - _MOST_LOOKUPS) : index]):
+            if lookup is used or not _same_search(lookup.name, used.name):
+                continue
+            if lookup.end_ns is not None and lookup.end_ns <= connect:
+                answered = lookup.end_ns
+            elif awaited:
+                # No answer in time: the client gave up on it, and then connected.
+                answered = min(connect, lookup.start_ns + lookup.question_count * TIMEOUT_NS)
+            else:
+                answered = lookup.start_ns
+            if answered < began - PROMPT_NS:
+                break
+            chosen.append(lookup)
+            began, ended = min(began, lookup.start_ns), max(ended, answered)
+        if connect - ended > max(PROMPT_NS, connection.rtt_ns or 0):
+            return  # the name was known for a while
+        setup.lookups = sorted(chosen, key=_start)
+        setup.dns_ns, setup.dns_end_ns = began, ended
+
+    def _used_first(self, lookup: Lookup) -> int:
+        """The first SYN of a connection that used the lookup's answer."""
+        first = self._first_use.get(lookup.lookup_no)
+        if first is None:
+            rows = (self._connections[number] for number in lookup.connection_nos)
+            first = min((row.syn_ns for row in rows if row.syn_ns is not None), default=0)
+            self._first_use[lookup.lookup_no] = first
+        return first
+
+
+def _start(lookup: Lookup) -> int:
+    return lookup.start_ns
+
+
+def _same_search(asked: str, used: str) -> bool:
+    """Whether a name is the one used, or that with a search-list suffix (or without it)."""
+    return asked == used or asked.startswith(used + ".") or used.startswith(asked + ".")

@@ -1,0 +1,188 @@
+"""Timeline: the phases of each exchange, and its ledger.
+
+The ledger resolves the waits of an exchange, which may overlap, into intervals that touch
+and never do: at each instant the first cause in order of precedence
+(`capture_analyzer.model.causes`) takes it, and what no wait covers is `unknown`. All
+exchanges are resolved at once: their bounds and those of their waits cut the time into
+elementary pieces; for each cause a running count of begins less ends says which pieces it
+covers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capture_analyzer.model.causes import CAUSE_CODE
+from capture_analyzer.model.column import NO_TIME
+from capture_analyzer.model.exchanges import Exchange, Phases
+from capture_analyzer.model.waits import Ledger, Waits
+from capture_analyzer.pipeline.join import Setup
+
+_UNKNOWN: Final = CAUSE_CODE["unknown"]
+
+
+def resolve(exchanges: Sequence[Exchange], waits: Waits) -> Ledger:
+    """The ledger of all exchanges.
+
+    Args:
+        exchanges: ordered by exchange_no, which is the index.
+        waits: in any order; those of no exchange are left out, and parts outside their
+            exchange are cut off.
+
+    Returns:
+        For each exchange, entries from `start_ns` to `end_ns` (`last_ns` where that is None)
+        that touch; an exchange of no length has one entry of no length. Neighbours differ in
+        cause. An entry has the packets that its first wait began with and its last ended with.
+    """
+    count = len(exchanges)
+    if not count:
+        return Ledger()
+    start = np.array([x.start_ns for x in exchanges], np.int64)
+    end = np.array([x.last_ns if x.end_ns is None else x.end_ns for x in exchanges], np.int64)
+    end = np.maximum(end, start)
+
+    chosen = np.flatnonzero(waits.exchange_no >= 0)
+    owner = waits.exchange_no[chosen]
+    begins = np.maximum(waits.from_ns[chosen], start[owner])
+    ends = np.minimum(waits.to_ns[chosen], end[owner])
+    real = ends > begins
+    chosen, owner, begins, ends = chosen[real], owner[real], begins[real], ends[real]
+
+    # Elementary pieces: piece k reaches from instant k to instant k + 1 of its exchange.
+    everyone = np.arange(count)
+    all_owners = np.concatenate((everyone, everyone, owner, owner)).astype(np.int64)
+    times = np.concatenate((start, end, begins, ends))
+    order = _by_owner_and_time(all_owners, times, start)
+    sorted_owners, sorted_times = all_owners[order], times[order]
+    new = np.ones(len(order), np.bool_)
+    new[1:] = (sorted_owners[1:] != sorted_owners[:-1]) | (sorted_times[1:] != sorted_times[:-1])
+    position = np.empty(len(order), np.int64)
+    position[order] = np.cumsum(new) - 1
+    instant_owner, instant = sorted_owners[new], sorted_times[new]
+    begin_at = position[2 * count : 2 * count + len(owner)]
+    end_at = position[2 * count + len(owner) :]
+
+    cause = np.full(len(instant), _UNKNOWN, np.uint8)
+    # Which maximal run of its cause a piece belongs to, numbered over all causes; -1 = none.
+    run = np.full(len(instant), -1, np.int64)
+    first_wait: list[NDArray[np.intp]] = []
+    last_wait: list[NDArray[np.intp]] = []
+    runs = 0
+    causes = waits.cause[chosen]
+    for code in np.unique(causes)[::-1].tolist():  # the strongest writes last
+        mine = np.flatnonzero(causes == code)
+        opened = np.bincount(begin_at[mine], minlength=len(instant))
+        closed = np.bincount(end_at[mine], minlength=len(instant))
+        covered = np.cumsum(opened - closed) > 0
+        edges = np.diff(covered.astype(np.int8), prepend=0, append=0)
+        run_begins, run_ends = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
+        by_begin = mine[np.argsort(begin_at[mine], kind="stable")]
+        by_end = mine[np.argsort(end_at[mine], kind="stable")]
+        first_wait.append(by_begin[np.searchsorted(begin_at[by_begin], run_begins, "left")])
+        last_wait.append(by_end[np.searchsorted(end_at[by_end], run_ends, "right") - 1])
+        cause[covered] = code
+        run[covered] = runs + np.cumsum(edges[:-1] == 1)[covered] - 1
+        runs += len(run_begins)
+
+    # Join neighbouring pieces of one cause; an exchange's last instant begins no piece,
+    # unless the exchange has no length.
+    last_of_owner = np.append(instant_owner[1:] != instant_owner[:-1], True)
+    first_of_owner = np.concatenate(([True], last_of_owner[:-1]))
+    piece = ~last_of_owner | first_of_owner
+    entry = first_of_owner.copy()
+    entry[1:] |= (cause[1:] != cause[:-1]) & piece[1:]
+    entries = np.flatnonzero(entry)
+    exchange_no = instant_owner[entries]
+    from_ns = instant[entries]
+    to_ns = np.append(from_ns[1:], 0)
+    is_last = np.append(exchange_no[1:] != exchange_no[:-1], True)
+    to_ns[is_last] = end[exchange_no[is_last]]
+
+    entry_run = run[entries]
+    known = entry_run >= 0
+    confidence = np.zeros(len(entries), np.float32)
+    packets = np.zeros((3, len(entries)), np.int32)
+    if runs:
+        opening = chosen[np.concatenate(first_wait)][entry_run[known]]
+        closing = chosen[np.concatenate(last_wait)][entry_run[known]]
+        confidence[known] = np.minimum(waits.confidence[opening], waits.confidence[closing])
+        packets[0, known] = waits.packet_a[opening]
+        packets[1, known] = waits.packet_b[closing]
+        packets[2, known] = np.where(
+            waits.packet_c[opening] > 0, waits.packet_c[opening], waits.packet_c[closing]
+        )
+    return Ledger(
+        exchange_no=exchange_no.astype(np.int32),
+        from_ns=from_ns,
+        to_ns=to_ns,
+        cause=cause[entries],
+        confidence=confidence,
+        packet_a=packets[0],
+        packet_b=packets[1],
+        packet_c=packets[2],
+    )
+
+
+def _by_owner_and_time(
+    owners: NDArray[np.int64],
+    times: NDArray[np.int64],
+    start: NDArray[np.int64],
+) -> NDArray[np.intp]:
+    """Indices that sort by owner, then time."""
+    since = times - start[owners]
+    span = int(since.max()) + 1
+    if span * len(start) < 2**63:
+        return np.argsort(owners * span + since)
+    return np.lexsort((since, owners))
+
+
+def add_phases(exchanges: Sequence[Exchange], setups: Sequence[Setup]) -> None:
+    """Write the phases of each exchange: they add up to its length exactly.
+
+    Args:
+        exchanges: ordered by exchange_no, which is the index.
+        setups: what their set-ups were.
+    """
+    start = np.array([x.start_ns for x in exchanges], np.int64)
+    request = np.array([x.request_start_ns for x in exchanges], np.int64)
+    end = np.array([x.last_ns if x.end_ns is None else x.end_ns for x in exchanges], np.int64)
+    end = np.maximum(end, start)
+    response = np.array(
+        [NO_TIME if x.response_start_ns is None else x.response_start_ns for x in exchanges],
+        np.int64,
+    )
+    answered = response != NO_TIME
+    # An early answer cuts the request, and the exchange's end whatever lies behind it.
+    response = np.clip(np.where(answered, response, end), request, np.maximum(end, request))
+    sent = np.array([x.request_end_ns for x in exchanges], np.int64)
+    sent = np.clip(sent, request, response)
+    rows = zip(
+        exchanges,
+        (request - start).tolist(),
+        (sent - request).tolist(),
+        (response - sent).tolist(),
+        (end - response).tolist(),
+        answered.tolist(),
+        strict=True,
+    )
+    for exchange, _, send, wait, receive, has_response in rows:
+        if exchange.request_first_packet_no is None:  # only an answer was captured
+            exchange.phases = Phases(receive_ns=wait + receive + send)
+        else:
+            exchange.phases = Phases(
+                send_ns=send, wait_ns=wait, receive_ns=receive if has_response else None
+            )
+    for setup in setups:
+        exchange = exchanges[setup.exchange_no]
+        phases = exchange.phases
+        request_ns = exchange.request_start_ns
+        if setup.dns_ns is not None:
+            phases.dns_ns = setup.connect_ns - setup.dns_ns
+        phases.connect_ns = setup.established_ns - setup.connect_ns
+        if setup.tls:
+            phases.tls_ns = setup.ready_ns - setup.established_ns
+        phases.idle_ns = request_ns - setup.ready_ns
