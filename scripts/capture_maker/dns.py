@@ -111,6 +111,7 @@ class Resolver:
                 def again(make=make, lookup=lookup) -> None:  # type: ignore[no-untyped-def]
                     if lookup.answered is None:
                         client.network.send(make())
+                        lookup.question_count += 1
 
                 simulation.after(retry_ns, again)
             waits.append((lookup, signal))

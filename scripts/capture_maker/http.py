@@ -52,7 +52,8 @@ class Reply:
 class Route(Protocol):
     """Chooses the reply to a request."""
 
-    def __call__(self, method: str, target: str) -> Reply: ...
+    def __call__(self, method: str, target: str) -> Reply:
+        """The reply to a request."""
 
 
 def endpoint_of(socket: Socket) -> Endpoint:

@@ -85,8 +85,6 @@ def write(form: Form, frames: list[files.Frame], key_log: bytes) -> bytes:
         )
     else:
         data = _pcapng(form, frames, link_type, key_log)
-    if form.cut_bytes:
-        data = data[: -form.cut_bytes]
     return gzip.compress(data, mtime=0) if form.gzip else data
 
 
@@ -130,6 +128,13 @@ def make(scenario: Scenario, out: Path, *, force: bool) -> str:
         lines = key_log.read_text().splitlines() if key_log.exists() else []
         keys = "".join(line + "\n" for line in lines if not line.startswith("#")).encode()
     form = scenario.form
+    data = write(form, frames, keys)
+    if form.cut_bytes:  # what is no longer whole was not captured
+        data = data[: -form.cut_bytes]
+        while len(write(form, frames, keys)) > len(data):
+            frames.pop()
+            written.packets.pop()
+            written.stamps_ns.pop()
     truth: dict[str, Any] = {
         "name": scenario.name,
         "file": file_name(scenario),
@@ -146,7 +151,6 @@ def make(scenario: Scenario, out: Path, *, force: bool) -> str:
         "epoch_ns": str(EPOCH_NS + written.stamps_ns[0]),
         **tell(stage.ledger, stage.network.packets, written, 1 if form.nanoseconds else US),
     }
-    data = write(form, frames, keys)
     (out / file_name(scenario)).write_bytes(data)
     if form.keys:
         (out / f"{scenario.name}.keys").write_bytes(keys)

@@ -151,7 +151,8 @@ class Network:
         packet.sent_ns = now
         packet.hops = path.hops
         self.packets.append(packet)
-        near, far = ("client", "server") if upward else ("server", "client")
+        near: Vantage = "client" if upward else "server"
+        far: Vantage = "server" if upward else "client"
         packet.tapped[near] = now
         departs = max(now, path.busy_until[upward])
         departs += packet.wire_bytes * 8 * 1_000_000_000 // path.bits_per_second

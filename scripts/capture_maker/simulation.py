@@ -29,7 +29,7 @@ class Signal:
         """Wake every process that waits, in the order in which they came, now."""
         waiting, self._waiting = self._waiting, []
         for process in waiting:
-            self._simulation.after(0, lambda process=process: self._simulation.step(process))
+            self._simulation.start(process)
 
     def add(self, process: Process) -> None:
         """Let a process wait."""

@@ -49,13 +49,13 @@ class Stage:
         host, _ = self.server("resolver", "2001:db8::53" if self.ipv6 else "192.0.2.53", rtt_ns)
         return Resolver(host, answers)
 
-    def http(self, host: Host, port: int, route: http.Route) -> None:
+    def serve(self, host: Host, port: int, route: http.Route) -> None:
         """Serve plain HTTP/1.1."""
         host.listeners[port] = lambda endpoint: self.simulation.start(
             http.serve(self.simulation, endpoint, route)
         )
 
-    def https(self, host: Host, port: int, route: http.Route, context: ssl.SSLContext) -> None:
+    def serve_tls(self, host: Host, port: int, route: http.Route, context: ssl.SSLContext) -> None:
         """Serve HTTP/1.1 over TLS."""
 
         def run(endpoint: tcp.Endpoint) -> Process:
@@ -87,7 +87,7 @@ class Stage:
             local,
             remote,
             server_name=server_name,
-            tls="tls" if context else None,
+            tls=context is not None,
             isns=isns,
         )
         endpoint = yield from tcp.connect(self.client, local, remote, connection)
@@ -98,10 +98,14 @@ class Stage:
             return http.Client(self.simulation, endpoint)
         socket = TlsSocket(endpoint, context, server_name=server_name, session=session)
         if not (yield from socket.handshake(300 * US)):
-            connection.tls = "failed"
             endpoint.close()
             return None
-        connection.tls = f"{socket.tls.version()} {(socket.tls.cipher() or ('?',))[0]}"
+        version = (socket.tls.version() or "?").replace("TLSv", "TLS ")
+        connection.facts["tls"] = {
+            "version": version,
+            "resumed": socket.tls.session_reused,
+            "cipher": (socket.tls.cipher() or ("?",))[0],
+        }
         yield work_ns("secure", local_port)
         return http.Client(self.simulation, socket)
 

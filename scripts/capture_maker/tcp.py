@@ -538,6 +538,8 @@ class Endpoint:
             self.ssthresh = max(int(self.cwnd * 0.7), 2)
             self.cwnd = float(self.ssthresh)
             self._arm(force_rto=True)
+            # The first one goes out at once, whatever the window says (RFC 5681, section 3.2).
+            self._repeat(next(s for s in self.segments if s.lost), "fast")
         if remaining:
             self.reorder_timer = self.simulation.after(remaining, self._reorder_timeout)
 

@@ -6,6 +6,7 @@ certificates are the same in every run. The handshakes are not: OpenSSL draws it
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import hashlib
@@ -64,8 +65,10 @@ def certificate_chain(*names: str) -> bytes:
     return pem + b"".join(c.public_bytes(serialization.Encoding.PEM) for c in (own, ca))
 
 
-def server_context(*names: str, version: ssl.TLSVersion | None = None) -> ssl.SSLContext:
-    """A server's context with a certificate for these names."""
+def server_context(
+    *names: str, version: ssl.TLSVersion | None = None, group: str | None = None
+) -> ssl.SSLContext:
+    """A server's context with a certificate for these names; `group`: the only key share."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with tempfile.NamedTemporaryFile(suffix=".pem") as file:
         file.write(certificate_chain(*names))
@@ -74,6 +77,8 @@ def server_context(*names: str, version: ssl.TLSVersion | None = None) -> ssl.SS
     context.set_alpn_protocols(["http/1.1"])
     if version:
         context.minimum_version = context.maximum_version = version
+    if group:
+        context.set_ecdh_curve(group)
     return context
 
 
@@ -154,21 +159,20 @@ class TlsSocket:
 
     def close(self) -> None:
         """close_notify, then FIN."""
-        try:
+        with contextlib.suppress(ssl.SSLError):
             self.tls.unwrap()
-        except ssl.SSLError:
-            pass
         self._flush()
         self.endpoint.close()
 
     def _flush(self) -> tuple[int, int]:
         data = self._outgoing.read()
         start = len(self.endpoint.buffer)
-        ends = self.endpoint.connection.records.setdefault(self.endpoint.active, [])
+        records = self.endpoint.connection.records.setdefault(self.endpoint.active, [])
         at = 0
         while at < len(data):
-            at += 5 + int.from_bytes(data[at + 3 : at + 5])
-            ends.append(start + at)
+            size = 5 + int.from_bytes(data[at + 3 : at + 5])
+            records.append((start + at, start + at + size))
+            at += size
         if data:
             return self.endpoint.send(data)
         return start, start

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 from capture_maker.network import Address, Packet, Vantage, number
@@ -36,11 +37,13 @@ class Connection:
     client: Address
     server: Address
     server_name: str | None = None
-    tls: str | None = None
+    tls: bool = False
     isns: tuple[int, int] | None = None
     calls: list[Call] = dataclasses.field(default_factory=list)
     taken: int = 0  # calls the server has begun to read
-    records: dict[bool, list[int]] = dataclasses.field(default_factory=dict)  # ends of records
+    # TLS records by sender (True: client), as stream offsets.
+    records: dict[bool, list[tuple[int, int]]] = dataclasses.field(default_factory=dict)
+    facts: dict[str, Any] = dataclasses.field(default_factory=dict)  # go into the truth
 
     def isn(self, client: bool) -> int:
         """Initial sequence number; ISNs of one pair of addresses grow with time."""
@@ -60,12 +63,13 @@ class Lookup:
     answered: Packet | None = None
     rcode: str | None = None
     addresses: list[str] = dataclasses.field(default_factory=list)
+    question_count: int = 1
 
 
 class Stream:
     """One direction of a connection as one vantage sees it."""
 
-    def __init__(self, packets: list[Packet], records: list[int], at: Vantage) -> None:
+    def __init__(self, packets: list[Packet], records: list[tuple[int, int]], at: Vantage) -> None:
         self._sent = [p for p in packets if p.payload and not p.copy and at in p.tapped]
         self._at = at
         self._records = records
@@ -102,8 +106,8 @@ class Stream:
 
     def usable(self, offset: int) -> int | None:
         """When the receiver could use the byte: in order, and its TLS record complete."""
-        for end in self._records:
-            if offset < end:
+        for start, end in self._records:
+            if start <= offset < end:
                 return self.in_order(end - 1)
         return self.in_order(offset)
 
@@ -165,56 +169,37 @@ def tell(
     for no, connection in enumerate(shown):
         own = [p for p in written.packets if p.connection is connection]
         every = [p for p in sent if p.connection is connection]
-        up = Stream([p for p in every if p.from_client], connection.records.get(True, []), at)
-        down = Stream(
-            [p for p in every if not p.from_client], connection.records.get(False, []), at
-        )
-        syns = [p for p in own if p.flags & 0x02]
+        streams = {
+            client: Stream(
+                [p for p in every if p.from_client is client],
+                connection.records.get(client, []),
+                at,
+            )
+            for client in (True, False)
+        }
         connections.append(
             {
                 "connection": no,
                 "client": list(connection.client),
                 "server": list(connection.server),
                 "server_name": connection.server_name,
-                "tls": connection.tls,
+                **connection.facts,
                 "first_packet_no": packet_no[id(own[0])],
                 "packet_count": len(own),
                 "start_ns": stamp(own[0]),
-                "syn_retransmissions": sum(p.again == "syn" for p in syns),
+                "syn_retransmissions": sum(p.again == "syn" and not p.copy for p in own),
             }
         )
-        for call in connection.calls:
-            requests.append(
-                {
-                    "name": call.name,
-                    "connection": no,
-                    "protocol": "tls" if connection.tls else "http/1.1",
-                    "kind": call.kind,
-                    "method": call.method,
-                    "target": call.target,
-                    "status": call.status,
-                    "request_start_ns": cut(up.seen(call.request[0])),
-                    "request_end_ns": cut(up.seen(call.request[1] - 1)),
-                    "response_start_ns": cut(down.usable(call.response[0]))
-                    if call.response
-                    else None,
-                    "end_ns": cut(
-                        max(
-                            down.usable(call.response[1] - 1) or 0,
-                            up.seen(call.request[1] - 1) or 0,
-                        )
-                    )
-                    if call.response and call.complete
-                    else None,
-                    "think_ns": max(0, call.answered_ns - call.received_ns)
-                    if call.answered_ns is not None and call.received_ns is not None
-                    else None,
-                    "interim": call.interim,
-                    "events_ns": [cut(down.usable(end - 1)) for end in call.events],
-                    "request_bytes": call.request[1] - call.request[0],
-                    "response_bytes": call.response[1] - call.response[0] if call.response else 0,
-                }
-            )
+        requests += [
+            {
+                "name": call.name,
+                "connection": no,
+                "protocol": "tls" if connection.tls else "http/1.1",
+                "captured": _captured(call, own),
+                **_request(call, streams[True], streams[False], cut),
+            }
+            for call in connection.calls
+        ]
     requests.sort(key=lambda r: (r["request_start_ns"] or 0, r["connection"]))
     return {
         "packet_count": len(written.packets),
@@ -228,12 +213,57 @@ def tell(
                 "end_ns": stamp(lookup.answered),
                 "rcode": lookup.rcode,
                 "addresses": lookup.addresses,
+                "question_count": lookup.question_count,
             }
             for lookup in ledger.lookups
         ],
         "requests": requests,
         "retransmissions": _retransmissions(sent, written, packet_no),
     }
+
+
+def _request(
+    call: Call, up: Stream, down: Stream, cut: Callable[[int | None], int | None]
+) -> dict[str, Any]:
+    """The times of a request and its response."""
+    row: dict[str, Any] = {
+        "kind": call.kind,
+        "method": call.method,
+        "target": call.target,
+        "status": call.status,
+        "request_start_ns": cut(up.seen(call.request[0])),
+        "request_end_ns": cut(up.seen(call.request[1] - 1)),
+        "response_start_ns": None,
+        "end_ns": None,
+        "think_ns": None,
+        "interim": call.interim,
+        "events_ns": [cut(down.usable(end - 1)) for end in call.events],
+        "request_bytes": call.request[1] - call.request[0],
+        "response_bytes": 0,
+    }
+    if call.answered_ns is not None and call.received_ns is not None:
+        row["think_ns"] = call.answered_ns - call.received_ns
+    if call.response:
+        row["response_start_ns"] = cut(down.usable(call.response[0]))
+        row["response_bytes"] = call.response[1] - call.response[0]
+        if call.complete:
+            ends = (up.seen(call.request[1] - 1), down.usable(call.response[1] - 1))
+            row["end_ns"] = cut(max(end or 0 for end in ends))
+    return row
+
+
+def _captured(call: Call, own: list[Packet]) -> str:
+    """Whether the file holds a request and its response: "yes", "partly" or "no"."""
+    missing = 0
+    wanted = 0
+    for span, client in ((call.request, True), (call.response or (0, 0), False)):
+        offsets = set(range(*span))
+        wanted += len(offsets)
+        for packet in own:
+            if packet.from_client is client and packet.payload:
+                offsets -= set(range(max(packet.offset, span[0]), min(packet.end, span[1])))
+        missing += len(offsets)
+    return "yes" if not missing else "partly" if missing < wanted else "no"
 
 
 def _retransmissions(
@@ -253,14 +283,25 @@ def _retransmissions(
             and p.arrived_ns is not None
             and p.flags & 0x02 == packet.flags & 0x02
         ]
-        missing = set(range(packet.offset, packet.end or packet.offset + 1))
+        span = set(range(packet.offset, max(packet.end, packet.offset + 1)))
+        missing = set(span)
         for p in earlier:
-            missing -= set(range(p.offset, p.end or p.offset + 1))
+            missing -= set(range(p.offset, max(p.end, p.offset + 1)))
+        number_ = packet_no[id(packet)]
+        before = [
+            p
+            for p in written.packets[: number_ - 1]
+            if p.connection is packet.connection
+            and p.from_client is packet.from_client
+            and p.flags & 0x02 == packet.flags & 0x02
+        ]
         rows.append(
             {
-                "packet_no": packet_no[id(packet)],
+                "packet_no": number_,
                 "mechanism": packet.again,
                 "needed": bool(missing),
+                # Whether the capture shows it: it holds an earlier copy, or later data.
+                "evident": any(p.end > packet.offset or p.flags & 0x02 for p in before),
                 "from_client": packet.from_client,
             }
         )

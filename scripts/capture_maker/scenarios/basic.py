@@ -48,7 +48,7 @@ def slow_server(stage: Stage) -> None:
         think = 800 if target.startswith("/report") else 5
         return reply("200 OK", b"x" * 2_000, "Content-Type: text/plain", think_ns=think * MS)
 
-    stage.http(host, 80, route)
+    stage.serve(host, 80, route)
 
     def client() -> Process:
         http = yield from stage.open(host, 80)
@@ -75,7 +75,7 @@ def slow_network(stage: Stage) -> None:
         size = 120_000 if target == "/big" else 400
         return reply("200 OK", b"y" * size, "Content-Type: text/plain", think_ns=4 * MS)
 
-    stage.http(host, 80, route)
+    stage.serve(host, 80, route)
 
     def client() -> Process:
         http = yield from stage.open(host, 80)
@@ -91,7 +91,7 @@ def slow_network(stage: Stage) -> None:
 def _connect_and_get(stage: Stage, faults: list[Fault]) -> None:
     host, path = stage.server("app", "192.0.2.10", 30 * MS)
     path.faults += faults
-    stage.http(host, 80, simple_route)
+    stage.serve(host, 80, simple_route)
 
     def client() -> Process:
         http = yield from stage.open(host, 80)
@@ -163,7 +163,7 @@ def refused(stage: Stage) -> None:
         assert (yield from stage.open(host, 8080)) is None
         yield 250 * MS
         assert (yield from stage.open(host, 8080)) is None
-        stage.http(host, 8080, simple_route)
+        stage.serve(host, 8080, simple_route)
         yield 500 * MS
         http = yield from stage.open(host, 8080)
         assert http
@@ -188,7 +188,7 @@ def port_reuse(stage: Stage) -> None:
         answer.close = True
         return answer
 
-    stage.http(host, 80, route)
+    stage.serve(host, 80, route)
 
     def client() -> Process:
         for turn in range(3):
@@ -218,7 +218,7 @@ def tls13_no_keys(stage: Stage) -> None:
         body = response("200 OK", b"L" * 30_000)
         return Reply(650 * MS, [Write(body)])
 
-    stage.https(host, 443, route, server_context("api.example"))
+    stage.serve_tls(host, 443, route, server_context("api.example"))
 
     def client() -> Process:
         http = yield from stage.open(
@@ -243,7 +243,7 @@ def tls13_no_keys(stage: Stage) -> None:
 def dns_slow(stage: Stage) -> None:
     """A slow resolver."""
     host, _ = stage.server("app", "192.0.2.10", 18 * MS)
-    stage.http(host, 80, simple_route)
+    stage.serve(host, 80, simple_route)
     resolver = stage.resolver(
         {(HOST, "A"): Answer(("192.0.2.10",), 600 * MS), (HOST, "AAAA"): Answer((), 2 * MS)}
     )

@@ -13,59 +13,12 @@ from capture_maker.stage import Form, Stage, scenario
 from capture_maker.tls import client_context, server_context
 
 LLM, TOOLS, FLAGS = "api.llm.example", "tools.svc.example", "flags.svc.example"
-WORDS = [
-    "The",
-    "order",
-    "was",
-    "delayed",
-    "because",
-    "the",
-    "warehouse",
-    "reported",
-    "a",
-    "mismatch",
-    "between",
-    "the",
-    "pick",
-    "list",
-    "and",
-    "the",
-    "stock",
-    "count",
-    ".",
-    "I",
-    "have",
-    "asked",
-    "for",
-    "a",
-    "recount",
-    "and",
-    "moved",
-    "the",
-    "delivery",
-    "to",
-    "Thursday",
-    ";",
-    "the",
-    "customer",
-    "will",
-    "get",
-    "a",
-    "message",
-    "with",
-    "the",
-    "new",
-    "date",
-    ".",
-    "Shall",
-    "I",
-    "also",
-    "waive",
-    "the",
-    "shipping",
-    "fee",
-    "?",
-]
+ANSWER = (
+    "The order was delayed because the warehouse reported a mismatch between the pick list and "
+    "the stock count . I have asked for a recount and moved the delivery to Thursday ; the "
+    "customer will get a message with the new date . Shall I also waive the shipping fee ?"
+)
+WORDS = ANSWER.split()
 
 
 def event(content: dict[str, object], finish: str | None = None) -> bytes:
@@ -204,13 +157,13 @@ def llm_incident(stage: Stage) -> None:
     tools_path.faults.append(
         Fault("client", lambda p: has_data(p) and p.offset > 1_000, "drop", (24,))
     )
-    stage.https(llm, 443, _llm_route(), server_context(LLM))  # type: ignore[arg-type]
-    stage.http(tools, 80, _tools_route)
+    stage.serve_tls(llm, 443, _llm_route(), server_context(LLM))  # type: ignore[arg-type]
+    stage.serve(tools, 80, _tools_route)
 
     def flags_route(method: str, target: str) -> Reply:
         return reply("200 OK", b'{"new-router":true}', think_ns=2 * MS)
 
-    stage.http(flags, 80, flags_route)
+    stage.serve(flags, 80, flags_route)
     resolver = stage.resolver(
         {
             (LLM, "A"): Answer(("203.0.113.40",), 3 * MS),

@@ -68,7 +68,7 @@ def _keep_alive_route(method: str, target: str) -> Reply:
 def http_keep_alive(stage: Stage) -> None:
     """Three connections."""
     host, _ = stage.server("app", "192.0.2.10", 16 * MS)
-    stage.http(host, 80, _keep_alive_route)
+    stage.serve(host, 80, _keep_alive_route)
 
     def first() -> Process:
         http = yield from stage.open(host, 80, isns=(0xFFFFFE00, 0xFFFFF000))
