@@ -1,0 +1,112 @@
+"""All steps of the pipeline in their order: from a Capture to the tables."""
+
+from __future__ import annotations
+
+from capture_analyzer.model.analysis import Tables
+from capture_analyzer.model.capture import Capture
+from capture_analyzer.model.column import NO_TIME
+from capture_analyzer.model.packets import Packets
+from capture_analyzer.model.progress import Progress, silent
+from capture_analyzer.pipeline import timeline
+from capture_analyzer.pipeline.causes import find_waits
+from capture_analyzer.pipeline.causes.facts import Facts
+from capture_analyzer.pipeline.dissect import dissect
+from capture_analyzer.pipeline.exchanges import find_exchanges
+from capture_analyzer.pipeline.flows import group
+from capture_analyzer.pipeline.join import join
+from capture_analyzer.pipeline.lookups import find_lookups, join_lookups
+from capture_analyzer.pipeline.pseudonyms import pseudonymise
+from capture_analyzer.pipeline.reassemble import reassemble
+from capture_analyzer.pipeline.redact import Redactor
+from capture_analyzer.pipeline.scan import scan
+from capture_analyzer.pipeline.tcp import analyse
+
+
+def build(
+    capture: Capture,
+    *,
+    keys_given: bool = False,
+    redact: str = "default",
+    progress: Progress = silent,
+) -> Tables:
+    """Build every table of a capture.
+
+    Args:
+        capture: the packets as they lie in their files.
+        keys_given: the caller gave a key log.
+        redact: redaction level; what it removes enters no table.
+        progress: called between the steps and inside the long ones.
+
+    Raises:
+        OptionError: no such redaction level.
+    """
+    redactor = Redactor(redact)
+    packets, anomalies = scan(capture, progress=progress)
+
+    progress("connections", 0, 3)
+    flows = group(packets)
+    progress("connections", 1, 3)
+    tcp = analyse(packets, flows)
+    progress("connections", 2, 3)
+    streams = reassemble(capture, packets, flows, tcp.connections)
+    progress("connections", 3, 3)
+
+    dissected = dissect(
+        streams, tcp.connections, redactor, keys_given=keys_given, progress=progress
+    )
+    lookups, lookup_anomalies = find_lookups(capture, packets)
+    join_lookups(lookups, tcp.connections)
+
+    progress("exchanges", 0, 2)
+    exchanges = find_exchanges(
+        streams, packets, tcp.connections, dissected.messages, dissected.tls_records
+    )
+    setups = join(exchanges, tcp.connections, lookups)
+    timeline.add_phases(exchanges, setups)
+    progress("exchanges", 1, 2)
+    waits = find_waits(
+        Facts.of(
+            exchanges,
+            setups,
+            packets,
+            tcp,
+            streams,
+            dissected.tls_records,
+            dissected.handshake_messages,
+        )
+    )
+    ledger = timeline.resolve(exchanges, waits)
+    progress("exchanges", 2, 2)
+
+    tables = Tables(
+        epoch_ns=capture.epoch_ns,
+        duration_ns=_duration(packets),
+        files=capture.files,
+        interfaces=capture.interfaces,
+        packets=packets,
+        connections=tcp.connections,
+        holes=tcp.holes,
+        tls_records=dissected.tls_records,
+        handshake_messages=dissected.handshake_messages,
+        messages=dissected.messages,
+        lookups=lookups,
+        exchanges=exchanges,
+        waits=waits,
+        ledger=ledger,
+        anomalies=[
+            *capture.anomalies,
+            *anomalies,
+            *tcp.anomalies,
+            *dissected.anomalies,
+            *lookup_anomalies,
+        ],
+        redaction=redactor.counts,
+    )
+    pseudonymise(tables, redactor)
+    return tables
+
+
+def _duration(packets: Packets) -> int:
+    """From the first packet to the last, by their time stamps."""
+    times = packets.time_ns[packets.time_ns != NO_TIME]
+    return int(times.max() - times.min()) if len(times) else 0

@@ -1,0 +1,29 @@
+"""The last step: names and addresses replaced by sequence numbers where that was asked for.
+
+Addresses join packets, lookups and connections until the very end, so they can't be
+replaced any earlier, unlike field values, which never enter a table.
+"""
+
+from __future__ import annotations
+
+from capture_analyzer.model.analysis import Tables
+from capture_analyzer.pipeline.redact import Redactor
+
+
+def pseudonymise(tables: Tables, redactor: Redactor) -> None:
+    """Replace addresses and names in place, as the redaction level says.
+
+    Numbers are given in order of appearance in the capture.
+    """
+    ip, host = redactor.ip, redactor.host
+    tables.packets.addresses = [ip(address) for address in tables.packets.addresses]
+    for connection in tables.connections:
+        connection.client_ip = ip(connection.client_ip)
+        connection.server_ip = ip(connection.server_ip)
+        if connection.server_name is not None:
+            connection.server_name = host(connection.server_name)
+    for lookup in tables.lookups:
+        lookup.client_ip = ip(lookup.client_ip)
+        lookup.server_ip = ip(lookup.server_ip)
+        lookup.name = host(lookup.name)
+        lookup.addresses = [ip(address) for address in lookup.addresses]
