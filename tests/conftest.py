@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -35,3 +37,16 @@ def corpus() -> Path:
 def captures() -> Path:
     """The project's own captures."""
     return REPOSITORY / "captures"
+
+
+@pytest.fixture(scope="session")
+def hand_made() -> ModuleType:
+    """`hand_made.py`, which makes tables by hand; test folders are no packages."""
+    spec = importlib.util.spec_from_file_location(
+        "hand_made", Path(__file__).parent / "hand_made.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

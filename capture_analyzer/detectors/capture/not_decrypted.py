@@ -91,15 +91,14 @@ def _finding(
     names = list(dict.fromkeys(label(connection) for connection in connections))
     count = len(connections)
     how = "decrypted only in part" if partial else "not decrypted"
+    of = wording.count_word(total)
     if total == 1:
         outcome = f"The only TLS connection was {how}"
     elif count == total and not partial:
-        outcome = f"None of the {total:,} TLS connections was decrypted"
+        outcome = f"None of the {of} TLS connections was decrypted"
     else:
         verb = "was" if count == 1 else "were"
-        outcome = (
-            f"{upper_first(wording.count_word(count))} of {total:,} TLS connections {verb} {how}"
-        )
+        outcome = f"{upper_first(wording.count_word(count))} of {of} TLS connections {verb} {how}"
     evidence = [first_record[number] for number in numbers]
     return Finding(
         detector="capture/not-decrypted",

@@ -221,16 +221,15 @@ def _summary(group: list[_Retried], opened: int) -> str:
 def _summary_of_one(entry: _Retried, server: str) -> str:
     times = len(entry.packet_nos)
     after = amount(entry.delay_ns)
+    often = {1: "once", 2: "twice"}.get(times, f"{wording.count_word(times)} times")
     if entry.unanswered:
-        often = "once" if times == 1 else f"{wording.count_word(times)} times"
         return f"A connection request to {server} was repeated {often} and never answered."
     if entry.by_server:
-        how = "was lost and repeated" if times == 1 else f"was lost and repeated {times} times"
+        how = "was lost and repeated" if times == 1 else f"was lost and repeated {often}"
         return f"The answer (SYN-ACK) of {server} {how}; the connection waited {after}."
     request = f"A connection request to {server} was {_fate([entry])}"
     if times == 1:
         return f"{request} and repeated after {after}."
-    often = "twice" if times == 2 else f"{wording.count_word(times)} times"
     return f"{request} {often}; the next came after {after}."
 
 
