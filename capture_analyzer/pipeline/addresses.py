@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -13,9 +12,15 @@ from capture_analyzer.protocols.ip import ipv4_text, ipv6_text
 Words = tuple[NDArray[np.unsignedinteger], ...]
 """Addresses as arrays of numbers: one array (IPv4) or two (IPv6: high and low half)."""
 
-_SLOT_BITS: Final = 14
-"""A table of 16,384 slots stays in the processor's cache; captures hold some thousand
-addresses, and those without a slot still work, more slowly."""
+_FIRST_SLOT_BITS: Final = 13
+"""A table of 8,192 slots to begin with; it grows so that at most a quarter is taken."""
+
+_PROBES: Final = 8
+"""Slots that an address may lie in."""
+
+_MOST_SPARSE_SHIFT: Final = 6
+"""When an address finds all of its slots taken, the table grows; but not when only one slot in
+2^6 is taken: then somebody chose addresses that collide, and a dictionary takes them."""
 
 _MULTIPLIERS: Final = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
 """Odd constants that spread bits (2^64 divided by the golden ratio; a prime)."""
@@ -26,13 +31,13 @@ class Addresses:
 
     def __init__(self) -> None:
         self._tables = {1: _Table(1), 2: _Table(2)}
-        self._texts: list[str] = []
-        self._first: list[int] = []  # place of first appearance, by provisional number
 
     def encode(
         self, source: Words, destination: Words, packets: NDArray[np.intp]
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Provisional numbers for the addresses of a batch.
+
+        Those of IPv4 are 0, 1, 2 ..., those of IPv6 -2, -3, -4 ...
 
         Args:
             source: their source addresses, all of one IP version.
@@ -41,93 +46,160 @@ class Addresses:
         """
         table = self._tables[len(source)]
         numbers = table.find(source), table.find(destination)
-        if min(int(numbers[0].min()), int(numbers[1].min())) < 0:
-            self._add(table, source, destination, packets, numbers)
-        return numbers
-
-    def _add(
-        self,
-        table: _Table,
-        source: Words,
-        destination: Words,
-        packets: NDArray[np.intp],
-        numbers: tuple[NDArray[np.int32], NDArray[np.int32]],
-    ) -> None:
-        """Number the addresses that the table's slots don't hold; fills in `numbers`."""
         missing = [np.flatnonzero(part < 0) for part in numbers]
-        places = np.concatenate([2 * packets[missing[0]], 2 * packets[missing[1]] + 1])
-        keys = np.empty((len(places), len(source)), np.uint64)
-        for word, (left, right) in enumerate(zip(source, destination, strict=True)):
-            keys[:, word] = np.concatenate((left[missing[0]], right[missing[1]]))
-        order = np.argsort(places, kind="stable")
-        distinct, first, inverse = np.unique(
-            keys[order].view(f"V{8 * len(source)}").ravel() if len(source) > 1 else keys[order, 0],
-            return_index=True,
-            return_inverse=True,
-        )
-        codes = np.empty(len(distinct), np.int32)
-        for index in np.argsort(first, kind="stable").tolist():
-            row = order[first[index]]
-            key = tuple(keys[row].tolist())
-            code = table.known.get(key)
-            if code is None:
-                code = len(self._texts)
-                self._texts.append(ipv4_text(*key) if len(key) == 1 else ipv6_text(*key))
-                self._first.append(int(places[row]))
-                table.add(key, code)
-            codes[index] = code
-        found = np.empty(len(order), np.int32)
-        found[order] = codes[inverse.ravel()]
-        numbers[0][missing[0]] = found[: len(missing[0])]
-        numbers[1][missing[1]] = found[len(missing[0]) :]
+        firsts = [
+            index[table.firsts(tuple(word[index] for word in words))]
+            for index, words in zip(missing, (source, destination), strict=True)
+        ]
+        if len(missing[0]) or len(missing[1]):
+            # A place is a field of a packet; the lowest one is where an address first appears.
+            places = np.concatenate([2 * packets[firsts[0]], 2 * packets[firsts[1]] + 1])
+            table.add(
+                tuple(
+                    np.concatenate((left[firsts[0]], right[firsts[1]]))
+                    for left, right in zip(source, destination, strict=True)
+                ),
+                places,
+            )
+            for part, index, words in zip(numbers, missing, (source, destination), strict=True):
+                part[index] = table.find(tuple(word[index] for word in words))
+        if len(source) == 2:
+            return -2 - numbers[0], -2 - numbers[1]
+        return numbers
 
     def finish(self, *columns: NDArray[np.int32]) -> list[str]:
         """The addresses as text, in order of first appearance.
 
         `columns` hold provisional numbers (-1 = none) and are changed to the final ones.
-        Of equal places (never: a place is one field of one packet) the earlier number wins.
         """
-        order = np.argsort(np.array(self._first, np.int64), kind="stable")
-        if not np.array_equal(order, np.arange(len(order))):
-            final = np.empty(len(order) + 1, np.int32)
-            final[order] = np.arange(len(order))
-            final[-1] = -1  # index -1 stays -1
-            for column in columns:
-                column[:] = final[column]
-        return [self._texts[index] for index in order.tolist()]
+        short, long = self._tables[1], self._tables[2]
+        count = len(short) + len(long)
+        order = np.argsort(np.concatenate((short.places, long.places)), kind="stable")
+        rank = np.empty(count, np.int32)
+        rank[order] = np.arange(count, dtype=np.int32)
+        # Indexed by provisional numbers: those of IPv6 and -1 count from the end.
+        final = np.concatenate((rank[: len(short)], rank[len(short) :][::-1], [np.int32(-1)]))
+        for column in columns:
+            column[:] = final[column]
+        texts = [ipv4_text(key) for key in short.keys[0].tolist()]
+        texts += [ipv6_text(*key) for key in zip(*(k.tolist() for k in long.keys), strict=True)]
+        return [texts[index] for index in order.tolist()]
 
 
 class _Table:
-    """A hash table with one slot a hash and no probing, beside a dictionary of everything."""
+    """Distinct addresses, numbered as they come, with a hash table to find them.
+
+    Attributes:
+        keys: the addresses, by number.
+        places: where each first appeared.
+    """
 
     def __init__(self, words: int) -> None:
-        self._keys: list[NDArray[np.uint64]] = [
-            np.zeros(1 << _SLOT_BITS, np.uint64) for _ in range(words)
-        ]
-        self._codes = np.full(1 << _SLOT_BITS, -1, np.int32)
-        self.known: dict[tuple[int, ...], int] = {}
+        self.keys: list[NDArray[np.uint64]] = [np.empty(0, np.uint64) for _ in range(words)]
+        self.places = np.empty(0, np.int64)
+        self._bits = _FIRST_SLOT_BITS
+        self._clear()
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def _clear(self) -> None:
+        size = (1 << self._bits) + _PROBES
+        self._slot_keys = [np.zeros(size, np.uint64) for _ in self.keys]
+        self._codes = np.full(size, -1, np.int32)  # -1 = free
+        self._without_slot: dict[tuple[int, ...], int] = {}
 
     def find(self, words: Words) -> NDArray[np.int32]:
-        """The number of each address; -1 where no slot holds it."""
+        """The number of each address; -1 for those that are not in the table."""
         slots = self._slots(words)
-        codes = self._codes[slots]
-        for keys, word in zip(self._keys, words, strict=True):
-            other = keys[slots] != word
-            if other.any():
-                codes[other] = -1
+        codes, same = self._probe(slots, words)
+        if same.all():
+            return codes
+        # Most addresses lie in the first of their slots; look on for the others.
+        codes[~same & (codes >= 0)] = -2  # taken by another one
+        for probe in range(1, _PROBES):
+            searching = np.flatnonzero(codes == -2)
+            if not len(searching):
+                break
+            some = tuple(word[searching] for word in words)
+            found, same = self._probe(slots[searching] + probe, some)
+            found[~same & (found >= 0)] = -2
+            codes[searching] = found
+        if self._without_slot:
+            for row in np.flatnonzero(codes == -2).tolist():
+                key = tuple(int(word[row]) for word in words)
+                codes[row] = self._without_slot.get(key, -1)
+        codes[codes == -2] = -1
         return codes
 
-    def add(self, key: Sequence[int], code: int) -> None:
-        self.known[tuple(key)] = code
-        slot = int(self._slots(tuple(np.array([word], np.uint64) for word in key))[0])
-        if self._codes[slot] < 0:
-            self._codes[slot] = code
-            for keys, word in zip(self._keys, key, strict=True):
-                keys[slot] = word
+    def firsts(self, words: Words) -> NDArray[np.intp]:
+        """Rows that hold every distinct address in them, its first row too; mostly few more."""
+        count = len(words[0])
+        slots = self._slots(words)
+        rows = np.arange(count)
+        chosen = np.zeros(1 << self._bits, np.intp)
+        chosen[slots[::-1]] = rows[::-1]  # the last assignment stays
+        first = chosen[slots]
+        kept = first == rows
+        for word in words:
+            kept |= word[first] != word  # another address with the same slot
+        return np.flatnonzero(kept)
 
-    @staticmethod
-    def _slots(words: Words) -> NDArray[np.uint64]:
+    def _probe(
+        self, slots: NDArray[np.int64], words: Words
+    ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+        """What is in some slots, and whether it is these addresses."""
+        codes = self._codes[slots]
+        same = codes >= 0
+        for keys, word in zip(self._slot_keys, words, strict=True):
+            same &= keys[slots] == word
+        return codes, same
+
+    def add(self, words: Words, places: NDArray[np.int64]) -> None:
+        """Number addresses that are not in the table; they may repeat in `words`."""
+        order = np.lexsort((places, *words))
+        ordered = [word[order].astype(np.uint64) for word in words]
+        new = np.zeros(len(order), np.bool_)
+        new[:1] = True
+        for word in ordered:
+            new[1:] |= word[1:] != word[:-1]
+        self.keys = [
+            np.concatenate((key, word[new])) for key, word in zip(self.keys, ordered, strict=True)
+        ]
+        begin = len(self)
+        self.places = np.concatenate((self.places, places[order][new]))
+        while True:
+            if len(self) << 2 <= 1 << self._bits:
+                left = self._insert(begin)
+                if not len(left):
+                    return
+                if len(self) << _MOST_SPARSE_SHIFT < 1 << self._bits:
+                    break
+            self._bits += 1
+            self._clear()
+            begin = 0
+        keys = zip(*(key[left].tolist() for key in self.keys), strict=True)
+        self._without_slot.update(zip(keys, left.tolist(), strict=True))
+
+    def _insert(self, begin: int) -> NDArray[np.int32]:
+        """Put the addresses from number `begin` on into slots; returns those that find none."""
+        codes = np.arange(begin, len(self), dtype=np.int32)
+        slots = self._slots(tuple(key[begin:] for key in self.keys))
+        for _ in range(_PROBES):
+            free = self._codes[slots] < 0
+            self._codes[slots[free]] = codes[free]  # of several in one slot, one wins
+            left = self._codes[slots] != codes
+            won = codes[~left]
+            for slot_keys, key in zip(self._slot_keys, self.keys, strict=True):
+                slot_keys[slots[~left]] = key[won]
+            codes, slots = codes[left], slots[left] + 1
+            if not len(codes):
+                break
+        return codes
+
+    def _slots(self, words: Words) -> NDArray[np.int64]:
+        """The first slot of each address."""
         mixed = words[0].astype(np.uint64) * np.uint64(_MULTIPLIERS[0])
-        for word, multiplier in zip(words[1:], _MULTIPLIERS[1:], strict=False):
-            mixed ^= word * np.uint64(multiplier)
-        return mixed >> np.uint64(64 - _SLOT_BITS)
+        for word in words[1:]:
+            mixed ^= word * np.uint64(_MULTIPLIERS[1])
+        return (mixed >> np.uint64(64 - self._bits)).astype(np.int64)

@@ -126,7 +126,7 @@ class _Scanner:
         """Decode the packets `rows`, ascending indices, all of one file."""
         untimed = self.capture.time_ns[rows] == NO_TIME
         if untimed.any():
-            detail = "packets without a time stamp are left aside"
+            detail = "packets without a time stamp (as in Simple Packet Blocks) are left aside"
             self.tally.add("packet-without-time", 0, "capture", detail, rows[untimed])
             rows = rows[~untimed]
         if not len(rows):

@@ -14,7 +14,10 @@ from numpy.typing import NDArray
 
 from capture_analyzer.model.anomalies import Anomaly
 from capture_analyzer.model.capture import Capture, CaptureFile, Interface
+from capture_analyzer.model.progress import Progress, silent
 from capture_analyzer.readers.source import Source
+from capture_analyzer.readers.walk import walk
+from capture_analyzer.wire.windows import Bytes, Offsets, Windows, column
 
 FILE_HEADER_BYTES: Final = 24
 PACKET_HEADER_BYTES: Final = 16
@@ -31,13 +34,16 @@ _MAGICS: Final = {
 }
 """First four bytes -> (byte order, ticks a second)."""
 
+_NEARBY_SECONDS: Final = 90_000_000
+"""Packets of one file are rarely more than some three years apart."""
+
 
 def is_pcap(start: bytes) -> bool:
     """Whether a file that starts with these bytes is a pcap file."""
     return start[:4] in _MAGICS
 
 
-def read_pcap(source: Source) -> Capture:
+def read_pcap(source: Source, *, progress: Progress = silent) -> Capture:
     """Index a pcap file.
 
     A file that is cut or damaged gives the packets before that place and an anomaly.
@@ -45,79 +51,118 @@ def read_pcap(source: Source) -> Capture:
     buffer = source.buffer
     order, ticks = _MAGICS[bytes(buffer[:4])]
     anomalies = list(source.anomalies)
-    snap_length, link_field = 0, 0
-    offsets, cut = np.empty(0, np.int64), True
+    windows = Windows(buffer)
+    snap_length = link_field = 0
+    offsets, end = np.empty(0, np.int64), 0
     if len(buffer) >= FILE_HEADER_BYTES:
         snap_length, link_field = struct.unpack_from(order + "II", buffer, 16)
-        offsets, cut, anomaly = _walk(buffer, order)
-    else:
-        anomaly = Anomaly("cut-in-packet", "capture", "the file ends inside its header")
-    if anomaly:
-        anomalies.append(anomaly)
-    headers = _headers(buffer, offsets, order)
-    second, fraction = headers["second"].astype(np.int64), headers["fraction"].astype(np.int64)
-    time_ns = second * 1_000_000_000 + fraction * (1_000_000_000 // ticks)
+        records = _Packets(windows, order, ticks)
+        size = len(buffer)
+        offsets, end = walk(
+            windows, records, FILE_HEADER_BYTES, lambda done: progress("read", done, size)
+        )
+        progress("read", size, size)
+    problem = _problem(buffer, order, end, len(offsets))
+    if problem:
+        anomalies.append(problem)
+    headers = windows.at(offsets, PACKET_HEADER_BYTES)
+    time_ns = column(headers, 0, order + "u4").astype(np.int64)
+    time_ns *= 1_000_000_000
+    time_ns += column(headers, 4, order + "u4") * np.int64(1_000_000_000 // ticks)
     epoch_ns = int(time_ns[0]) if len(time_ns) else 0
-    original_bytes = headers["original"].astype(np.uint32)
+    time_ns -= epoch_ns
+    original_bytes = column(headers, 12, order + "u4").astype(np.uint32)
     count = len(offsets)
     return Capture(
         files=[
             CaptureFile(
                 file_no=0,
                 name=source.path.name,
-                format="pcap" + (f"+{source.compression}" if source.compression else ""),
+                format=source.format("pcap"),
                 packet_count=count,
                 byte_count=int(original_bytes.sum(dtype=np.int64)),
-                cut=cut,
+                cut=problem is not None and problem.code == "cut-in-packet",
             )
         ],
+        # The low 16 bits are the link type; above lie the length of a frame check sequence.
         interfaces=[Interface(0, 0, link_field & 0xFFFF, snap_length, ticks)],
         buffers=[buffer],
         epoch_ns=epoch_ns,
-        time_ns=time_ns - epoch_ns,
+        time_ns=time_ns,
         file_no=np.zeros(count, np.uint16),
         frame_no=np.arange(1, count + 1, dtype=np.int32),
         interface_no=np.zeros(count, np.uint16),
         data_offset=offsets + PACKET_HEADER_BYTES,
-        captured_bytes=headers["captured"].astype(np.uint32),
+        captured_bytes=column(headers, 8, order + "u4").astype(np.uint32),
         original_bytes=original_bytes,
         anomalies=anomalies,
     )
 
 
-def _headers(
-    buffer: memoryview | bytes, offsets: NDArray[np.int64], order: str
-) -> NDArray[np.void]:
-    """The packet headers at these offsets."""
-    names = ("second", "fraction", "captured", "original")
-    dtype = np.dtype([(name, order + "u4") for name in names])
-    if not len(offsets):
-        return np.empty(0, dtype)
-    shape = (len(buffer) - PACKET_HEADER_BYTES + 1,)
-    return np.ndarray(shape, "V16", buffer, strides=(1,))[offsets].view(dtype)
-
-
-def _walk(buffer: memoryview | bytes, order: str) -> tuple[NDArray[np.int64], bool, Anomaly | None]:
-    """Offsets of the packet headers; whether the file is cut; what stopped the walk."""
-    unpack = struct.Struct(order + "I").unpack_from
-    offsets: list[int] = []
-    append = offsets.append
-    end = len(buffer)
-    at = FILE_HEADER_BYTES
-    while at + PACKET_HEADER_BYTES <= end:
-        (length,) = unpack(buffer, at + 8)
-        following = at + PACKET_HEADER_BYTES + length
-        if following > end or length > MAX_PACKET_BYTES:
-            break
-        append(at)
-        at = following
-    found = np.array(offsets, np.int64)
-    if at == end:
-        return found, False, None
-    if at + PACKET_HEADER_BYTES <= end:
-        (length,) = unpack(buffer, at + 8)
+def _problem(buffer: memoryview | bytes, order: str, end: int, count: int) -> Anomaly | None:
+    """What stopped the walk at `end`, if that is not the end of the file."""
+    left = len(buffer) - end
+    if not left:
+        return None
+    if not end:
+        return Anomaly("cut-in-packet", "capture", "the file ends inside its header")
+    if left >= PACKET_HEADER_BYTES:
+        (length,) = struct.unpack_from(order + "I", buffer, end + 8)
         if length > MAX_PACKET_BYTES:
-            detail = f"a packet header at byte {at} gives an impossible length ({length} bytes)"
-            return found, False, Anomaly("damaged-file", "capture", detail)
-    detail = f"the file ends in the middle of packet {len(found) + 1} (at byte {at})"
-    return found, True, Anomaly("cut-in-packet", "capture", detail)
+            detail = (
+                f"the packet header at byte {end} gives an impossible length ({length} bytes); "
+                f"what follows packet {count} can't be read"
+            )
+            return Anomaly("damaged-file", "capture", detail)
+    detail = f"the file ends in the middle of packet {count + 1} (at byte {end})"
+    return Anomaly("cut-in-packet", "capture", detail)
+
+
+class _Packets:
+    """The packet records of a pcap file (see `walk.Records`)."""
+
+    def __init__(self, windows: Windows, order: str, ticks: int) -> None:
+        self._windows = windows
+        self._order = order
+        self._ticks = ticks
+        self._size = len(windows)
+        self._buffer = windows.buffer
+        self._length = struct.Struct(order + "I").unpack_from
+        first = windows.at(np.array([FILE_HEADER_BYTES], np.int64), 4)
+        self._first_second = int(column(first, 0, order + "u4")[0])
+
+    def following(self, at: int) -> int:
+        if at + PACKET_HEADER_BYTES > self._size:
+            return -1
+        (length,) = self._length(self._buffer, at + 8)
+        following: int = at + PACKET_HEADER_BYTES + length
+        return -1 if length > MAX_PACKET_BYTES or following > self._size else following
+
+    def all_following(self, at: Offsets) -> Offsets:
+        # A length past the end of the buffer reads as 0: the sum is still past the end.
+        length = column(self._windows.at(at + 8, 4), 0, self._order + "u4")
+        following = at + PACKET_HEADER_BYTES
+        following += length
+        bad = (length > MAX_PACKET_BYTES) | (following > self._size)
+        if bad.any():
+            following[bad] = -1
+        return following
+
+    def candidates(self, windows: Bytes, count: int) -> NDArray[np.bool_]:
+        # The upper bytes of captured and original length: 0 and at most 4, 0 and at most 16.
+        high, low = (11, 10) if self._order == "<" else (8, 9)
+        result: NDArray[np.bool_] = windows[:, high : high + count] == 0
+        result &= windows[:, low : low + count] <= MAX_PACKET_BYTES >> 16
+        result &= windows[:, high + 4 : high + 4 + count] == 0
+        result &= windows[:, low + 4 : low + 4 + count] <= 16
+        return result
+
+    def plausible(self, at: Offsets) -> NDArray[np.bool_]:
+        headers = self._windows.at(at, PACKET_HEADER_BYTES)
+        second, fraction, captured, original = (
+            column(headers, place, self._order + "u4").astype(np.int64) for place in (0, 4, 8, 12)
+        )
+        result: NDArray[np.bool_] = np.abs(second - self._first_second) < _NEARBY_SECONDS
+        result &= fraction < self._ticks
+        result &= (captured <= original) & (captured > 0)
+        return result

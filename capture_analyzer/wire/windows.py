@@ -21,11 +21,15 @@ class Windows:
 
     Bytes past the buffer's end read as zero, so callers check lengths (which they know from
     the packet) and never the buffer's bounds. Nothing is copied when it is made.
+
+    Attributes:
+        buffer: the bytes themselves.
     """
 
-    __slots__ = ("_bytes", "_views")
+    __slots__ = ("_bytes", "_views", "buffer")
 
     def __init__(self, buffer: memoryview | bytes) -> None:
+        self.buffer = buffer
         self._bytes: Bytes = np.frombuffer(buffer, np.uint8)
         self._views: dict[int, NDArray[np.void]] = {}
 
