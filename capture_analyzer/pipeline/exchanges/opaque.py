@@ -52,7 +52,9 @@ def _may_be(connection: Connection, protocol: str) -> bool:
     if connection.tls is None:
         return False
     if connection.alpn is not None:
-        return protocol in connection.alpn
+        return connection.alpn == protocol
+    if connection.tls.alpn_offered:
+        return protocol in connection.tls.alpn_offered
     # No ALPN: HTTP/2 over TLS requires it (RFC 9113, section 3.2). Without the ClientHello
     # nothing can be excluded.
     return protocol == "http/1.1" or connection.tls.start_ns is None
@@ -74,9 +76,10 @@ def record_units(records: TlsRecords, packet_time_ns: NDArray[np.int64], speech:
         packet_time_ns: the time of each packet, by packet_no - 1.
         speech: what the connections may speak.
     """
-    data = np.flatnonzero(
-        (records.role == ROLE_CODE["application"]) | (records.role == ROLE_CODE["early_data"])
+    is_data = (records.role == ROLE_CODE["application"]) | (
+        records.role == ROLE_CODE["early_data"]
     )
+    data = np.flatnonzero(is_data & ~_is_goodbye(records, speech))
     data = data[_in_order(records.connection_no[data], records.first_packet_no[data])]
     connection = records.connection_no[data]
     length = records.length[data].astype(np.int64)
@@ -95,6 +98,17 @@ def record_units(records: TlsRecords, packet_time_ns: NDArray[np.int64], speech:
         may_be_h1=speech.may_be_h1[connection],
         keeps_start=speech.keeps_start[connection],
     )
+
+
+def _is_goodbye(records: TlsRecords, speech: Speech) -> NDArray[np.bool_]:
+    """The last record of each direction, if it is as long as one with a close_notify alert."""
+    connection = records.connection_no
+    last = np.ones(len(connection), np.bool_)
+    last[:-1] = (connection[1:] != connection[:-1]) | (
+        records.from_client[1:] != records.from_client[:-1]
+    )
+    goodbye: NDArray[np.bool_] = last & (records.length - speech.overhead[connection] == 2)
+    return goodbye
 
 
 def _in_order(connection_no: NDArray[np.int32], packet_no: NDArray[np.int32]) -> NDArray[np.intp]:
