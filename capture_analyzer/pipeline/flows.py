@@ -2,9 +2,9 @@
 
 A 4-tuple (addresses and ports, either direction) holds one connection after another. A
 new one begins at a SYN without ACK whose sequence number is not the one this direction
-began with, or that comes after a FIN or RST (RFC 9293, section 3.6.1: the ports may be
-used again, with another initial sequence number). A SYN that repeats the sequence number
-of an open attempt is a retransmission and begins nothing.
+began with (RFC 9293, section 3.4.1: initial sequence numbers move on, so that connections
+that use the same ports one after the other differ). A SYN with the same number is a
+retransmission and begins nothing.
 
 This is also how Wireshark 4.0 numbers ``tcp.stream``, so that our numbers and its agree.
 """
@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from capture_analyzer.model.packets import ACK, FIN, RST, SYN, TCP, Packets
+from capture_analyzer.model.packets import ACK, SYN, TCP, Packets
 
 _HASH: Final = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio (Fibonacci hashing)
 _LOW_32: Final = np.uint64(0xFFFFFFFF)
@@ -164,10 +164,13 @@ def _split_reused(
     later = pure_syn != starts[at]  # not the first packet of its 4-tuple
     if not later.any():
         return starts
-    # Where, in the grouped layout, each side's packets, its ACKs, and any FIN or RST lie.
+    # Where, in the grouped layout, each side's packets and its ACKs lie.
     sent = {side: np.flatnonzero(low == side) for side in (False, True)}
     acked = {side: sent[side][(flags[sent[side]] & ACK) != 0] for side in (False, True)}
-    ended = np.flatnonzero((flags & (FIN | RST)) != 0)
+    answered = {
+        side: sent[side][(flags[sent[side]] & (SYN | ACK)) == (SYN | ACK)]
+        for side in (False, True)
+    }
     seq, ack = packets.seq, packets.ack
 
     def first_behind(positions: NDArray[np.intp], start: int, stop: int) -> int:
@@ -184,14 +187,16 @@ def _split_reused(
         side = bool(low[position])
         own = first_behind(sent[side], start, position)
         told = first_behind(acked[not side], start, position)
-        begins = first_behind(ended, start, position) < position
-        if not begins and own < position and own <= told:
-            first = int(seq[indices[own]]) - (0 if flags[own] & SYN else 1)
-            begins = (first ^ int(seq[indices[position]])) & 0xFFFFFFFF != 0
-        elif not begins and told < position:
-            first = int(ack[indices[told]]) - 1
-            begins = (first ^ int(seq[indices[position]])) & 0xFFFFFFFF != 0
-        if begins:
+        if min(own, told) == position:
+            continue  # nothing says yet what number this direction began with
+        answer = int(np.searchsorted(answered[side], position)) - 1
+        if answer >= 0 and int(answered[side][answer]) >= start:
+            number = int(seq[indices[answered[side][answer]]])  # a SYN-ACK has the last word
+        elif own <= told:
+            number = int(seq[indices[own]]) - (0 if flags[own] & SYN else 1)
+        else:
+            number = int(ack[indices[told]]) - 1
+        if (number ^ int(seq[indices[position]])) & 0xFFFFFFFF:
             extra.append(position)
             start = position
     if not extra:
