@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -106,9 +107,16 @@ def analyze(
         progress("writing", 0, 1)
         _write(analysis, report, json_file, packets)
     _warn(analysis)
-    if not quiet and STANDARD not in outputs.values():
+    if not quiet and not _occupied(outputs.values()):
         _summarise(analysis, report)
     return _verdict(analysis, fail_on)
+
+
+def _occupied(outputs: Iterable[str | None]) -> bool:
+    """Whether a result goes to standard output, where the summary would spoil it."""
+    from capture_analyzer.exporters.destination import is_standard_output
+
+    return any(path is not None and is_standard_output(path) for path in outputs)
 
 
 def _settings(texts: tuple[str, ...]) -> dict[str, dict[str, object]]:
@@ -142,12 +150,12 @@ def _check_keylogs(paths: tuple[str, ...]) -> None:
 
 def _check_outputs(outputs: dict[str, str], inputs: list[str]) -> None:
     """Complain before the work about destinations that can't work."""
-    from capture_analyzer.exporters.destination import check
+    from capture_analyzer.exporters.destination import check, is_standard_output
 
     seen: dict[str, str] = {}
     read = {os.path.realpath(path) for path in inputs if path != STANDARD}
     for option, path in outputs.items():
-        place = path if path == STANDARD else os.path.realpath(path)
+        place = STANDARD if is_standard_output(path) else os.path.realpath(path)
         if place in read:
             raise OptionError(f"{option} {path} would overwrite an input")
         other = seen.setdefault(place, option)

@@ -23,6 +23,7 @@ Target: TypeAlias = str | os.PathLike[str] | IO[str]
 """A path, "-" for standard output, or an open text file."""
 
 STANDARD_OUTPUT: Final = "-"
+_ITS_NAMES: Final = frozenset({STANDARD_OUTPUT, "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"})
 _BUFFER_BYTES: Final = 1 << 20  # exporters write large pieces
 
 
@@ -38,7 +39,7 @@ def open_text(target: Target) -> Iterator[IO[str]]:
     """
     if not isinstance(target, str | os.PathLike):
         yield target
-    elif os.fspath(target) == STANDARD_OUTPUT:
+    elif is_standard_output(target):
         yield sys.stdout
         sys.stdout.flush()
     else:
@@ -55,7 +56,8 @@ def write_bytes(target: str | os.PathLike[str], data: bytes) -> None:
         OutputError: it can't be written.
         BrokenPipeError: the reader of a pipe or of standard output went away.
     """
-    if os.fspath(target) == STANDARD_OUTPUT:
+    if is_standard_output(target):
+        sys.stdout.flush()
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
     else:
@@ -68,13 +70,19 @@ def _open(target: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     name = os.fspath(target)
     try:
         # A link stays a link: what it points to is replaced.
-        path = Path(os.path.realpath(name))
-        with _through(path) if _is_special(path) else _beside(path) as file:
+        special = _is_special(Path(name))
+        writer = _through(Path(name)) if special else _beside(Path(os.path.realpath(name)))
+        with writer as file:
             yield file
     except BrokenPipeError:
         raise
     except OSError as error:
         raise OutputError(name, error.strerror or type(error).__name__) from error
+
+
+def is_standard_output(target: Target) -> bool:
+    """Whether a destination is standard output, under any of its names."""
+    return isinstance(target, str | os.PathLike) and os.fspath(target) in _ITS_NAMES
 
 
 def check(target: str | os.PathLike[str]) -> None:
@@ -84,13 +92,13 @@ def check(target: str | os.PathLike[str]) -> None:
         OutputError: it is a folder, its folder is missing, or writing there isn't allowed.
     """
     name = os.fspath(target)
-    if name == STANDARD_OUTPUT:
+    if is_standard_output(name):
         return
     path = Path(os.path.realpath(name))
     if path.is_dir():
         raise OutputError(name, "is a folder")
-    if _is_special(path):
-        if not os.access(path, os.W_OK):
+    if _is_special(Path(name)):
+        if not os.access(name, os.W_OK):
             raise OutputError(name, "no permission to write")
     elif not path.parent.is_dir():
         raise OutputError(name, "its folder does not exist")
