@@ -83,6 +83,7 @@ class Builder:
                 outcome="ran",
                 causes=causes,
                 doc={
+                    "title": detects,
                     "detects": detects,
                     "matters": "The caller waits and can do nothing about it.",
                     "advice": "Ask the owner of the other end.",
@@ -258,7 +259,10 @@ class Builder:
     def finding(self, detector: str, severity: Any, exchanges: list[int], **other: Any) -> int:
         """Add a finding; cost and packets come from the ledger of its detector's causes."""
         causes = next(d.causes for d in self.detectors if d.id == detector)
-        rows = [row for row in self.ledger if row[0] in exchanges and row[3] in causes]
+        indices = [
+            i for i, row in enumerate(self.ledger) if row[0] in exchanges and row[3] in causes
+        ]
+        rows = [self.ledger[i] for i in indices]
         handles = list(dict.fromkeys(itertools.chain.from_iterable(row[4] for row in rows)))
         values: dict[str, Any] = {
             "confidence": 1.0,
@@ -271,6 +275,7 @@ class Builder:
             "count": len(rows) or 1,
             "examples": [Example(row[4], row[2] - row[1], row[0]) for row in rows[:5]],
             "display_filter": "FILTER",
+            "ledger_rows": indices,
         }
         values.update(other)
         no = len(self.findings)

@@ -1,0 +1,104 @@
+// The connections: a table, and the facts of one.
+
+import { button, captured, el, fill } from "./dom.js";
+import { count, duration, instant, share, size, whole } from "./numbers.js";
+
+const AT_FIRST = 100; // rows; more on request
+
+/** Build the section. `actions.onExchange(no)` opens an exchange. */
+export function connectionsSection(store, actions) {
+  const side = el("div", { class: "connection-facts", "aria-live": "polite" });
+  const body = el("tbody");
+  let chosen = null;
+  const choose = (no) => {
+    chosen?.classList.remove("chosen");
+    chosen = body.children[no] ?? null;
+    chosen?.classList.add("chosen");
+    const connection = store.connections[no];
+    const numbers = store.exchangesOf.get(no) ?? [];
+    fill(side, el("h3", {}, `Connection ${no}`), facts(connectionFacts(store, connection)), handshakeSteps(store, connection),
+      numbers.length ? el("p", { class: "links" }, numbers.slice(0, 20).map((exchange) => el("a", { href: `#exchange-${exchange}`, on: { click: () => actions.onExchange(exchange) } }, `Exchange ${exchange}`)),
+        numbers.length > 20 ? el("span", { class: "third" }, `and ${whole(numbers.length - 20)} more`) : null) : null);
+  };
+  const add = (from, to) => {
+    for (const connection of store.connections.slice(from, to)) body.append(row(store, connection, () => choose(connection.no)));
+  };
+  add(0, AT_FIRST);
+  const all = store.connections.length;
+  const more = all > AT_FIRST ? button(`Show all ${whole(all)}`, { class: "more" }, () => { add(AT_FIRST, all); more.remove(); }) : null;
+  const names = [["No.", "number"], ["Server", ""], ["Security", ""], ["Round trip", "number"], ["Sent again", "number"], ["Data", "number"], ["Exch.", "number"]];
+  const table = el("table", { class: "table" }, el("thead", {}, el("tr", {}, names.map(([text, kind]) => el("th", { scope: "col", class: kind }, text)))), body);
+  const section = el("section", { id: "connections", "aria-labelledby": "connections-title" },
+    el("h2", { id: "connections-title" }, "Connections", el("span", { class: "aside" }, whole(all))),
+    all ? el("div", { class: "connections-layout" }, el("div", { class: "scroll list" }, table, more), side)
+      : el("p", { class: "second more" }, "The capture holds no TCP connection."));
+  if (all) choose(0);
+  return { section, choose };
+}
+
+function row(store, connection, onChoose) {
+  const again = connection.sentAgain + connection.synAgain;
+  const cell = (text) => el("td", { class: "number" }, text);
+  return el("tr", { on: { click: onChoose } },
+    el("td", { class: "number" }, button(connection.no, { class: "plain", "aria-label": `Connection ${connection.no}` }, onChoose)),
+    el("td", {}, captured(connection.server)), el("td", {}, security(connection)),
+    cell(duration(connection.rtt)), cell(again ? whole(again) : "–"),
+    cell(size(connection.clientBytes + connection.serverBytes)), cell((store.exchangesOf.get(connection.no) ?? []).length || "–"));
+}
+
+function security(connection) {
+  const { tls } = connection;
+  if (!tls) return "none";
+  return `${tls.version ?? "TLS"}${tls.resumed ? ", resumed" : ""}`;
+}
+
+function facts(pairs) {
+  return el("dl", { class: "pairs" }, pairs.filter(Boolean).map(([term, text]) => [el("dt", {}, term), el("dd", {}, captured(text))]));
+}
+
+/** What is known of a connection, as pairs of term and text. */
+export function connectionFacts(store, connection) {
+  const { tls } = connection;
+  const ends = connection.refused ? "refused by a reset" : connection.resetBy ? `reset by the ${connection.resetBy}` : null;
+  const named = connection.server === connection.serverEnd ? "" : `, ${connection.server}`;
+  const sides = connection.clientRtt !== null && connection.serverRtt !== null
+    ? ` (client side ${duration(connection.clientRtt)}, server side ${duration(connection.serverRtt)})` : "";
+  return [
+    ["Client", connection.client + (connection.rolesCertain ? "" : ", by inference")],
+    ["Server", connection.serverEnd + named],
+    ["Captured", connection.side === "unknown" ? "where, is not known" : `${connection.side === "middle" ? "between the two" : `at the ${connection.side}`}, confidence ${connection.sideConfidence}`],
+    ["Time", `${instant(connection.from)} to ${instant(connection.to)}, ${count(connection.packetCount, "packet")}`],
+    ["Round trip", connection.rtt === null ? "not measured" : `${duration(connection.rtt)} at set-up${sides}`],
+    ["Data", `${size(connection.clientBytes)} sent, ${size(connection.serverBytes)} received`],
+    ["Sent again", sentAgain(connection)],
+    connection.missing ? ["Missing", `${size(connection.missing)} are not in the capture`] : null,
+    connection.preconnected ? ["Opened", "long before its first request"] : null,
+    ends ? ["End", ends] : null,
+    connection.tcpStream === null ? null : ["Wireshark", `tcp.stream == ${connection.tcpStream}`],
+    tls ? ["TLS", [tls.version ?? "version not seen", tls.suite, tls.group].filter(Boolean).join(", ")] : ["Security", "none"],
+    tls && tls.ns !== null ? ["Handshake", `${duration(tls.ns)}${tls.certain ? "" : ", by inference"}${tls.retried ? ", with a retry" : ""}${tls.resumed ? ", resumed" : ""}`] : null,
+    connection.alpn ? ["ALPN", connection.alpn] : null,
+    tls ? ["Decrypted", tls.decrypted + (tls.whyNot ? `: ${tls.whyNot}` : "")] : null,
+    tls && tls.alert ? ["Alert", tls.alert] : null,
+  ];
+}
+
+function sentAgain(connection) {
+  const parts = [];
+  if (connection.synAgain) parts.push(count(connection.synAgain, "SYN"));
+  if (connection.sentAgain) parts.push(count(connection.sentAgain, "segment") + (connection.needless ? `, ${connection.needless} needless` : ""));
+  return parts.join(", ") || "nothing";
+}
+
+/** The steps of the TLS handshake that could be read, with times and packets. */
+export function handshakeSteps(store, connection) {
+  const steps = store.handshakes.get(connection.no);
+  if (!steps?.length) return null;
+  const first = steps[0].time;
+  return el("table", { class: "table steps" },
+    el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "TLS handshake"), el("th", {}, ""), el("th", { scope: "col", class: "number" }, "After"), el("th", { scope: "col", class: "number" }, "Packet"))),
+    el("tbody", {}, steps.slice(0, 20).map((step) => el("tr", {}, el("td", {}, captured(step.type)),
+      el("td", { "aria-label": step.fromClient ? "from the client" : "from the server" }, step.fromClient ? "→" : "←"),
+      el("td", { class: "number" }, step.time === first ? "0" : duration(step.time - first)),
+      el("td", { class: "number mono" }, step.first === step.last ? step.first : `${step.first}–${step.last}`)))));
+}

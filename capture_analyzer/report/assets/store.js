@@ -1,0 +1,270 @@
+// The data of the report, read back from the compact form that payload.py writes.
+// Durations and instants in here are ns since the capture's first packet.
+
+const LOST = 32;
+const INFERRED = 64;
+const PHASE_NAMES = ["DNS", "Connect", "TLS", "Idle", "Send", "Wait", "Receive"];
+export const SEVERITIES = ["critical", "warning", "info"];
+export const NONE = 3; // index behind the severities
+
+/** Read the columns. All arrays have one element an exchange unless said otherwise. */
+export function readStore(data) {
+  const text = (number) => data.strings[number];
+  const unit = data.unit;
+  const causes = data.causes.map(([name, title, lostTitle, group, meaning]) => ({ name, title, lostTitle, group, meaning }));
+  const rows = data.exchanges;
+  const count = rows.count;
+  const start = running(rows.start, unit);
+  const ledger = readLedger(data.ledger, start, unit);
+  const shapes = rows.shapes.map(([method, protocol, kind, status, grpcStatus, flags]) => ({
+    method: text(method), protocol: text(protocol), kind: text(kind), status, grpcStatus, ...bits(flags),
+  }));
+  const store = {
+    unit, text, causes, count, start, ledger, shapes, shape: rows.shape,
+    version: data.version, epoch: data.epoch, verdict: data.verdict, about: data.about, files: data.files,
+    docs: data.docs,
+    end: new Float64Array(count),
+    request: new Float64Array(count),
+    answer: rows.answer.map((offset, no) => (offset < 0 ? null : start[no] + offset * unit)),
+    connection: rows.connection,
+    sent: rows.sent,
+    received: rows.received,
+    host: rows.host.map(text),
+    path: rows.path.map(text),
+    phases: readPhases(rows, count, unit),
+    bounds: readBounds(rows.packets, count),
+    severity: new Uint8Array(count).fill(NONE),
+    findingsOf: new Map(),
+    stream: new Map(rows.streams),
+    firstContent: new Map(rows.firstContent.map(([no, value]) => [no, value * unit])),
+    missing: new Map(rows.missing),
+    interim: new Map(rows.interim),
+    records: new Map(rows.records),
+    lookupOf: new Map(rows.lookups),
+    attempts: new Map(rows.attempts),
+    fields: (column, no) => rows.fieldSets[rows[column][no]].map((pair) => {
+      const [name, value, trailer, doubtful] = rows.pairs[pair];
+      return { name: text(name), value: text(value), trailer, doubtful };
+    }),
+  };
+  for (let no = 0; no < count; no += 1) {
+    store.request[no] = start[no] + rows.request[no] * unit;
+    const last = ledger.first[no + 1] - 1;
+    store.end[no] = last >= ledger.first[no] ? ledger.to[last] : start[no];
+  }
+  store.total = (no) => store.end[no] - start[no];
+  store.look = (no) => shapes[rows.shape[no]];
+  store.connections = readConnections(data.connections, text);
+  store.lookups = data.lookups.map(([name, type, server, from, to, rcode, questions, packets]) => ({
+    name: text(name), type: text(type), server: text(server), from: from * unit, to: to === null ? null : to * unit,
+    rcode: text(rcode), questions, packets,
+  }));
+  store.handshakes = byConnection(readHandshakes(data.handshakes, text, unit));
+  store.packets = readPackets(data.packets, text, unit);
+  store.findings = readFindings(data.findings, text, store);
+  store.exchangesOf = new Map();
+  rows.connection.forEach((connection, no) => {
+    if (!store.exchangesOf.has(connection)) store.exchangesOf.set(connection, []);
+    store.exchangesOf.get(connection).push(no);
+  });
+  store.from = count ? start.reduce((least, ns) => Math.min(least, ns), Infinity) : 0;
+  store.to = count ? store.end.reduce((most, ns) => Math.max(most, ns), -Infinity) : 1;
+  return store;
+}
+
+function byConnection(rows) {
+  const result = new Map();
+  for (const row of rows) {
+    if (!result.has(row.connection)) result.set(row.connection, []);
+    result.get(row.connection).push(row);
+  }
+  return result;
+}
+
+function running(differences, unit) {
+  const values = new Float64Array(differences.length);
+  let value = 0;
+  differences.forEach((difference, place) => {
+    value += difference;
+    values[place] = value * unit;
+  });
+  return values;
+}
+
+function bits(flags) {
+  return {
+    inferred: (flags & 1) > 0, reset: (flags & 2) > 0, complete: (flags & 4) > 0, shared: (flags & 8) > 0,
+    setup: (flags & 16) > 0, cut: (flags & 32) > 0,
+  };
+}
+
+/** Entries of all exchanges; those of exchange n are first[n] up to first[n + 1]. */
+function readLedger(columns, start, unit) {
+  const size = columns.time.length;
+  const ledger = {
+    first: new Uint32Array(columns.count.length + 1),
+    from: new Float64Array(size),
+    to: new Float64Array(size),
+    cause: new Uint8Array(size),
+    lost: new Uint8Array(size),
+    inferred: new Uint8Array(size),
+    packetA: new Int32Array(size),
+    packetB: new Int32Array(size),
+    packetC: new Map(columns.third),
+  };
+  let entry = 0;
+  let packet = 0;
+  columns.count.forEach((entries, no) => {
+    ledger.first[no] = entry;
+    let at = start[no];
+    for (const last = entry + entries; entry < last; entry += 1) {
+      ledger.from[entry] = at;
+      at += columns.time[entry] * unit;
+      ledger.to[entry] = at;
+      const code = columns.cause[entry];
+      ledger.cause[entry] = code & 31;
+      ledger.lost[entry] = code & LOST ? 1 : 0;
+      ledger.inferred[entry] = code & INFERRED ? 1 : 0;
+      ledger.packetA[entry] = packet + columns.first[entry];
+      packet = ledger.packetA[entry] + columns.second[entry];
+      ledger.packetB[entry] = packet;
+    }
+  });
+  ledger.first[columns.count.length] = entry;
+  return ledger;
+}
+
+/** Per exchange a function's worth of data: names and durations of its phases, in order. */
+function readPhases(rows, count, unit) {
+  const places = new Uint32Array(count);
+  let place = 0;
+  for (let no = 0; no < count; no += 1) {
+    places[no] = place;
+    const mask = rows.masks[rows.phases[place]];
+    place += 1;
+    for (let bit = 0; bit < PHASE_NAMES.length; bit += 1) if (mask & (1 << bit)) place += 1;
+  }
+  return (no) => {
+    let at = places[no];
+    const mask = rows.masks[rows.phases[at]];
+    const result = [];
+    PHASE_NAMES.forEach((name, bit) => {
+      if (mask & (1 << bit)) {
+        at += 1;
+        result.push({ name, ns: rows.phases[at] * unit });
+      }
+    });
+    return result;
+  };
+}
+
+function readBounds(column, count) {
+  const values = new Int32Array(4 * count);
+  let last = 0;
+  column.forEach((difference, place) => {
+    if (difference === null) return; // stays 0
+    last += difference;
+    values[place] = last;
+  });
+  return (no) => {
+    const [requestFirst, requestLast, responseFirst, responseLast] = values.subarray(4 * no, 4 * no + 4);
+    return { requestFirst, requestLast, responseFirst, responseLast };
+  };
+}
+
+function readConnections(rows, text) {
+  return rows.map(([
+    tcpStream, server, client, serverEnd, protocol, alpn, from, to, firstPacket, lastPacket, packetCount, clientBytes,
+    serverBytes, side, sideConfidence, rtt, clientRtt, serverRtt, synAgain, sentAgain, needless, missing, resetBy,
+    refused, preconnected, rolesCertain, lookup, tls,
+  ], no) => ({
+    no, tcpStream, server: text(server), client: text(client), serverEnd: text(serverEnd), protocol: text(protocol),
+    alpn: text(alpn), from, to, firstPacket, lastPacket, packetCount, clientBytes, serverBytes, side: text(side),
+    sideConfidence, rtt, clientRtt, serverRtt, synAgain, sentAgain, needless, missing, resetBy: text(resetBy),
+    refused: refused === 1, preconnected: preconnected === 1, rolesCertain: rolesCertain === 1, lookup,
+    tls: tls === null ? null : readTls(tls, text),
+  }));
+}
+
+function readTls([version, suite, resumed, retried, earlyData, stapled, alert, decrypted, whyNot, ns, certain, group], text) {
+  return {
+    version: text(version), suite: text(suite), resumed, retried: retried === 1, earlyData, stapled, alert: text(alert),
+    decrypted: text(decrypted), whyNot: text(whyNot), ns, certain: certain === 1, group: text(group),
+  };
+}
+
+function readHandshakes(rows, text, unit) {
+  return rows.map(([connection, fromClient, type, length, first, last, seen]) => ({
+    connection, fromClient: fromClient === 1, type: text(type), length, first, last, time: seen * unit,
+  }));
+}
+
+/** The listed packets, ascending; find(packet_no) gives one or null. */
+function readPackets(columns, text, unit) {
+  const kinds = columns.kinds.map(([fromClient, flags, label, mechanism, spurious]) => ({
+    fromClient, flags: text(flags), label: text(label), mechanism: text(mechanism), spurious: text(spurious),
+  }));
+  let no = 0;
+  let time = 0;
+  const list = columns.no.map((difference, place) => {
+    no += difference;
+    const step = columns.time[place];
+    if (step !== null) time += step;
+    return {
+      no, time: step === null ? null : time * unit, connection: columns.connection[place], bytes: columns.bytes[place],
+      ...kinds[columns.kind[place]],
+    };
+  });
+  const byNumber = new Map(list.map((packet) => [packet.no, packet]));
+  const ofConnection = byConnection(list);
+  return {
+    all: columns.all, total: columns.total, listed: list.length,
+    find: (number) => byNumber.get(number) ?? null,
+    of: (connection) => ofConnection.get(connection) ?? [],
+  };
+}
+
+function readFindings(rows, text, store) {
+  return rows.map((row, no) => {
+    const exchanges = [];
+    let next = 0;
+    for (let place = 0; place < row.exchanges.length; place += 2) {
+      next += row.exchanges[place];
+      for (let run = 0; run < row.exchanges[place + 1]; run += 1, next += 1) exchanges.push(next);
+    }
+    const level = SEVERITIES.indexOf(row.severity);
+    for (const exchange of exchanges) {
+      if (level < store.severity[exchange]) store.severity[exchange] = level;
+      if (!store.findingsOf.has(exchange)) store.findingsOf.set(exchange, []);
+      store.findingsOf.get(exchange).push(no);
+    }
+    return {
+      no, ...row, exchanges, summary: text(row.summary), advice: text(row.advice), filter: text(row.filter),
+      doc: store.docs[row.detector] ?? {},
+      measures: row.measures.map(([name, value]) => [text(name), Array.isArray(value) ? text(value[0]) : value]),
+    };
+  });
+}
+
+/** An exchange's name in a sentence. */
+export function nameOf(store, no) {
+  const look = store.look(no);
+  const place = `${store.host[no] ?? ""}${store.path[no] ?? ""}`;
+  return look.protocol === "opaque" ? `${place}, encrypted` : `${look.method ?? ""} ${place}`.trim();
+}
+
+/** What stands in the protocol column. */
+export function protocolOf(store, no) {
+  const look = store.look(no);
+  if (look.protocol === "opaque") return store.connections[store.connection[no]].tls ? "TLS" : "opaque";
+  return look.kind === "http" ? look.protocol : look.kind;
+}
+
+/** What stands in the status column: {text, bad}. */
+export function statusOf(store, no) {
+  const look = store.look(no);
+  if (look.status !== null) return { text: String(look.status), bad: look.status >= 400 };
+  if (look.reset) return { text: "reset", bad: true };
+  if (look.cut) return { text: "cut", bad: false };
+  return { text: "–", bad: false };
+}

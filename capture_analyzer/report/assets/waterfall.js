@@ -1,0 +1,528 @@
+// The waterfall: rows made on demand beside a canvas, zoom, sorting, grouping, keys and pointer.
+
+import { append, announce, button, captured, el, fill, fillOf, unseen } from "./dom.js";
+import { count, duration, share, size, whole } from "./numbers.js";
+import { NONE, SEVERITIES, nameOf, protocolOf, statusOf } from "./store.js";
+import { onTheme } from "./theme.js";
+import { Filters } from "./filters.js";
+import { TimeScale } from "./timescale.js";
+import { Lanes } from "./lanes.js";
+
+const MARGIN = 260; // px above and below the window that are drawn too
+const ON_PAPER = 60; // rows
+const DRAGGED = 4; // px before a press becomes a drag
+
+const COLUMNS = [
+  { name: "no", label: "#", title: "Number", key: (store, no) => no },
+  { name: "sign", label: "!", title: "Severity", key: (store, no) => store.severity[no] },
+  { name: "method", label: "Method", key: (store, no) => store.look(no).method ?? "~" },
+  { name: "place", label: "Host and path", key: (store, no) => `${store.host[no] ?? ""}${store.path[no] ?? ""}` },
+  { name: "status", label: "Status", key: (store, no) => store.look(no).status ?? 1000 },
+  { name: "protocol", label: "Protocol", key: protocolOf },
+  { name: "size", label: "Size", number: true, key: (store, no) => store.received[no] },
+  { name: "total", label: "Total", number: true, key: (store, no) => store.total(no) },
+];
+const LARGEST_FIRST = ["size", "total"];
+
+export class Waterfall {
+  /** `onOpen(no)` shows an exchange, `onClose()` takes it away. */
+  constructor(store, paints, { onOpen, onClose }) {
+    this.store = store;
+    this.onOpen = onOpen;
+    this.onClose = onClose;
+    this.scale = new TimeScale(store.from, store.to, () => this.#zoomed());
+    this.lanes = new Lanes(store, paints, this.scale);
+    this.filters = new Filters(store, () => this.refresh());
+    this.sortBy = "no";
+    this.descending = false;
+    this.grouped = false;
+    this.chosen = null;
+    this.opened = null;
+    this.printing = false;
+    this.items = []; // exchange numbers; -1 - n is the heading of connection n
+    this.places = new Map();
+    this.live = new Map(); // place in items -> row element
+    this.spare = [];
+    this.selection = null;
+    this.#build();
+    onTheme(() => { this.lanes.overviewImage = null; this.#schedule(); });
+    new ResizeObserver(() => this.#schedule(true)).observe(this.rows);
+    this.refresh();
+  }
+
+  // What is shown
+
+  /** Filter, sort and group anew. */
+  refresh() {
+    const { store } = this;
+    const order = this.filters.passing();
+    const column = COLUMNS.find(({ name }) => name === this.sortBy);
+    if (this.sortBy !== "no" || this.descending) {
+      const keys = new Map(order.map((no) => [no, column.key(store, no)]));
+      const direction = this.descending ? -1 : 1;
+      order.sort((a, b) => {
+        const [left, right] = [keys.get(a), keys.get(b)];
+        return left < right ? -direction : left > right ? direction : a - b;
+      });
+    }
+    this.order = order;
+    this.items = this.grouped ? groupedItems(store, order) : order;
+    this.places = new Map(this.items.map((item, place) => [item, place]));
+    this.lanes.overviewImage = null;
+    const all = store.count === order.length;
+    this.counter.textContent = all ? count(store.count, "exchange") : `${whole(order.length)} of ${count(store.count, "exchange")}`;
+    this.nothing.hidden = order.length > 0;
+    this.rows.hidden = order.length === 0;
+    this.grid.setAttribute("aria-rowcount", String(this.items.length + 1));
+    this.#schedule(true);
+  }
+
+  /** Choose an exchange; an open one follows. The page stays where it is. */
+  choose(no) {
+    if (no === this.chosen) return;
+    this.chosen = no;
+    this.#intoView(no);
+    announce(`Exchange ${no}, ${nameOf(this.store, no)}, ${duration(this.store.total(no))}`);
+    if (this.opened !== null) this.#show(no);
+    this.#schedule(true);
+  }
+
+  /** Open an exchange under the waterfall. */
+  open(no) {
+    this.choose(no);
+    this.#show(no);
+  }
+
+  close() {
+    if (this.opened === null) return;
+    this.opened = null;
+    this.section.classList.remove("opened");
+    this.onClose();
+    this.grid.focus({ preventScroll: true });
+  }
+
+  /** Choose an exchange even where filters hide it: they go. */
+  reveal(no) {
+    if (!this.places.has(no)) this.filters.clear();
+    this.open(no);
+  }
+
+  #show(no) {
+    this.opened = no;
+    this.section.classList.add("opened");
+    this.onOpen(no);
+    this.#intoView(no);
+  }
+
+  /** The chosen one's neighbour: step -1 or 1. */
+  move(step) {
+    if (!this.items.length) return;
+    let place = this.places.get(this.chosen);
+    if (place === undefined) place = step > 0 ? -1 : this.items.length;
+    place = Math.min(Math.max(place + step, 0), this.items.length - 1);
+    const direction = step < 0 ? -1 : 1;
+    while (this.items[place] < 0 && this.items[place + direction] !== undefined) place += direction;
+    if (this.items[place] < 0) place = this.items.findIndex((item) => item >= 0);
+    this.choose(this.items[place]);
+  }
+
+  #intoView(no) {
+    const place = this.places.get(no);
+    if (place === undefined) return;
+    const height = this.rowHeight;
+    const top = place * height;
+    if (top < this.rows.scrollTop) this.rows.scrollTop = top;
+    else if (top + height > this.rows.scrollTop + this.rows.clientHeight) {
+      this.rows.scrollTop = top + height - this.rows.clientHeight;
+    }
+  }
+
+  sort(name) {
+    if (this.sortBy === name) this.descending = !this.descending;
+    else {
+      this.sortBy = name;
+      this.descending = LARGEST_FIRST.includes(name);
+    }
+    for (const [column, cell] of this.headings) {
+      const direction = this.descending ? "descending" : "ascending";
+      cell.setAttribute("aria-sort", column === this.sortBy ? direction : "none");
+    }
+    this.refresh();
+  }
+
+  toggleGroup() {
+    this.grouped = !this.grouped;
+    this.groupToggle.setAttribute("aria-pressed", String(this.grouped));
+    this.refresh();
+  }
+
+  toggleAlign() {
+    this.lanes.aligned = !this.lanes.aligned;
+    this.alignToggle.setAttribute("aria-pressed", String(this.lanes.aligned));
+    const { store } = this;
+    if (this.lanes.aligned) {
+      let longest = 0;
+      for (let no = 0; no < store.count; no += 1) longest = Math.max(longest, store.total(no));
+      this.scale.setBounds(0, longest);
+    } else {
+      this.scale.setBounds(store.from, store.to);
+    }
+    this.lanes.overviewImage = null;
+    this.#zoomed();
+  }
+
+  /** Zoom to the chosen exchange. */
+  zoomToChosen() {
+    if (this.chosen === null) return;
+    const { store } = this;
+    const from = this.lanes.aligned ? 0 : store.start[this.chosen];
+    const length = Math.max(store.total(this.chosen), 1);
+    this.scale.show(from - length * 0.04, from + length * 1.04);
+  }
+
+  #zoomed() {
+    this.wholeButton.disabled = this.scale.whole;
+    this.#schedule();
+  }
+
+  // Keys
+
+  /** Handle a key; true where it was one of ours. `inside`: the waterfall has the focus. */
+  key(event, inside) {
+    const page = Math.max(1, Math.floor(this.rows.clientHeight / this.rowHeight) - 1);
+    const anywhere = {
+      j: () => this.move(1), k: () => this.move(-1), "+": () => this.scale.zoom(0.5), "=": () => this.scale.zoom(0.5),
+      "-": () => this.scale.zoom(2), 0: () => this.scale.reset(), f: () => this.zoomToChosen(),
+      g: () => this.toggleGroup(), a: () => this.toggleAlign(), "/": () => this.filters.search.focus(),
+    };
+    const focused = {
+      ArrowDown: () => this.move(1), ArrowUp: () => this.move(-1), PageDown: () => this.move(page), PageUp: () => this.move(-page),
+      Home: () => this.move(-this.items.length), End: () => this.move(this.items.length),
+      ArrowLeft: () => this.scale.move(-0.2), ArrowRight: () => this.scale.move(0.2),
+      Enter: () => { if (this.chosen !== null) this.open(this.chosen); },
+    };
+    const action = anywhere[event.key] ?? (inside ? focused[event.key] : undefined);
+    action?.();
+    return action !== undefined;
+  }
+
+  // On paper
+
+  /** Lay out for paper: the first rows only, all drawn. */
+  setPrinting(on) {
+    this.printing = on;
+    this.rows.scrollTop = 0;
+    this.paperNote.hidden = !on || this.items.length <= ON_PAPER;
+    this.paperNote.textContent = `${ON_PAPER} of ${count(this.order.length, "exchange")} are printed.`;
+    this.lanes.overviewImage = null;
+    this.#render(true);
+  }
+
+  // Making and drawing
+
+  get narrow() {
+    return innerWidth < 720 && !this.printing;
+  }
+
+  get rowHeight() {
+    return this.printing ? 18 : this.narrow ? 48 : 26;
+  }
+
+  #build() {
+    this.counter = el("span", { class: "aside" });
+    this.wholeButton = button("Whole capture", { disabled: true, "aria-keyshortcuts": "0" }, () => this.scale.reset());
+    const zoom = el("span", { class: "joined zoom", role: "group", "aria-label": "Zoom" },
+      button("−", { "aria-label": "Zoom out", "aria-keyshortcuts": "-" }, () => this.scale.zoom(2)), this.wholeButton,
+      button("+", { "aria-label": "Zoom in", "aria-keyshortcuts": "+" }, () => this.scale.zoom(0.5)));
+    this.groupToggle = button("Group by connection", { "aria-pressed": "false", "aria-keyshortcuts": "g" }, () => this.toggleGroup());
+    this.alignToggle = button("Align starts", { "aria-pressed": "false", "aria-keyshortcuts": "a", title: "Let all bars begin at the left, to compare lengths" }, () => this.toggleAlign());
+    this.filters.element.append(this.groupToggle, this.alignToggle);
+    this.headings = new Map(COLUMNS.map(({ name, label, title, number }) => [name, el(
+      "span", { class: `cell ${name}${number ? " number" : ""}`, role: "columnheader", "aria-sort": name === "no" ? "ascending" : "none" },
+      button(label, { tabindex: "-1", title: `Sort by ${(title ?? label).toLowerCase()}`, "aria-label": title ?? label }, () => this.sort(name)),
+    )]));
+    this.overview = el("canvas", { class: "overview", "aria-hidden": "true" });
+    this.laneHead = el("span", { class: "lane", role: "columnheader" }, unseen("Time"), this.overview);
+    this.head = el("div", { class: "head", role: "row" }, [...this.headings.values()], this.laneHead);
+    this.canvas = el("canvas", { class: "lanes", "aria-hidden": "true" });
+    this.body = el("div", { class: "canvas-space", role: "rowgroup" }, this.canvas);
+    this.rows = el("div", { class: "rows", tabindex: "-1" }, this.body);
+    this.nothing = el("p", { class: "nothing", hidden: true }, "No exchange passes these filters. ",
+      button("Clear filters", { class: "plain" }, () => this.filters.clear()));
+    this.grid = el("div", { class: "grid", role: "grid", tabindex: "0", "aria-label": "Exchanges", "aria-multiselectable": "false" },
+      el("div", { role: "rowgroup" }, this.head), this.rows);
+    this.tip = el("div", { class: "tip", hidden: true, "aria-hidden": "true" });
+    this.paperNote = el("p", { class: "third", hidden: true });
+    this.section = el("section", { id: "waterfall", "aria-labelledby": "waterfall-title" },
+      el("div", { class: "title" }, el("h2", { id: "waterfall-title" }, "Waterfall", this.counter), zoom),
+      this.filters.element, this.filters.chips, this.grid, this.nothing, this.paperNote,
+      el("p", { class: "hint" }, "Drag across the lanes to zoom, double-click for the whole capture, Ctrl + wheel to zoom at the pointer. Hatched time is lost.",
+        this.store.firstContent.size ? " ◆ first generated content." : null),
+      this.tip);
+    this.filters.chips.hidden = true;
+    this.rows.addEventListener("scroll", () => this.#schedule(), { passive: true });
+    this.#listenToLanes();
+    this.#listenToOverview();
+  }
+
+  #schedule(fresh = false) {
+    this.stale ||= fresh;
+    this.frame ??= requestAnimationFrame(() => {
+      this.frame = null;
+      this.#render(this.stale);
+      this.stale = false;
+    });
+  }
+
+  /** Where lanes lie: {left, width} within the rows. */
+  #measure() {
+    const bar = this.rows.offsetWidth - this.rows.clientWidth;
+    this.head.style.paddingRight = `${bar}px`;
+    if (this.narrow) return { left: 12, width: Math.max(this.rows.clientWidth - 24, 50) };
+    const box = this.laneHead.getBoundingClientRect();
+    return { left: box.left + 1 - this.rows.getBoundingClientRect().left, width: Math.max(box.width - 1, 50) };
+  }
+
+  /** Rows and canvas in one go, so that lanes and text never part. */
+  #render(fresh) {
+    if (!this.items.length) return;
+    const height = this.rowHeight;
+    const shown = this.printing ? Math.min(this.items.length, ON_PAPER) : this.items.length;
+    this.body.style.height = `${shown * height}px`;
+    this.rows.style.height = this.printing ? "auto" : `${Math.min(shown * height, this.narrow ? 480 : 600)}px`;
+    this.lane = this.#measure();
+    const top = this.rows.scrollTop;
+    const view = this.printing ? shown * height : this.rows.clientHeight;
+    const first = Math.max(0, Math.floor((top - MARGIN) / height));
+    const last = Math.min(shown, Math.ceil((top + view + MARGIN) / height));
+    for (const [place, row] of this.live) {
+      if (fresh || place < first || place >= last) {
+        row.remove();
+        this.spare.push(row);
+        this.live.delete(place);
+      }
+    }
+    const drawn = [];
+    for (let place = first; place < last; place += 1) {
+      const item = this.items[place];
+      if (!this.live.has(place)) this.live.set(place, this.#row(item, place));
+      if (item >= 0) drawn.push({ no: item, middle: (place - first) * height + (this.narrow ? 35 : height / 2) });
+    }
+    const chosen = this.places.get(this.chosen);
+    for (const [place, row] of this.live) {
+      row.classList.toggle("chosen", place === chosen);
+      row.setAttribute("aria-selected", String(place === chosen));
+    }
+    if (this.live.has(chosen)) this.grid.setAttribute("aria-activedescendant", this.live.get(chosen).id);
+    else this.grid.removeAttribute("aria-activedescendant");
+    this.canvas.style.transform = `translate(${this.lane.left}px, ${first * height}px)`;
+    this.lanes.draw(this.canvas, drawn, this.lane.width, (last - first) * height, this.selection);
+    this.lanes.drawHead(this.overview, this.order, this.headWidth);
+    this.wholeButton.disabled = this.scale.whole;
+  }
+
+  get headWidth() {
+    return Math.max(this.laneHead.clientWidth, 50);
+  }
+
+  #row(item, place) {
+    const row = this.spare.pop() ?? el("div", { role: "row" });
+    row.style.transform = `translateY(${place * this.rowHeight}px)`;
+    row.setAttribute("aria-rowindex", String(place + 2));
+    if (item < 0) this.#fillHeading(row, -1 - item);
+    else this.#fillRow(row, item);
+    this.body.append(row);
+    return row;
+  }
+
+  #fillHeading(row, no) {
+    const connection = this.store.connections[no];
+    row.className = "row group";
+    row.id = `group-${no}`;
+    const security = connection.tls ? `, ${connection.tls.version ?? "TLS"}` : "";
+    fill(row, el("span", { class: "label", role: "gridcell" }, `Connection ${no} · `, captured(connection.server), security));
+  }
+
+  #fillRow(row, no) {
+    const { store } = this;
+    const look = store.look(no);
+    const status = statusOf(store, no);
+    const level = store.severity[no];
+    row.className = "row";
+    row.id = `row-${no}`;
+    const cell = (name, ...content) => el("span", { class: name, role: "gridcell" }, content);
+    const sign = level === NONE ? null : [el("i", { class: `mark ${SEVERITIES[level]}` }), unseen(SEVERITIES[level])];
+    const path = store.path[no] ?? (look.inferred ? " encrypted" : "");
+    fill(row, cell("no", no), cell("sign", sign), cell("method", look.method ?? "–"),
+      cell("place", el("span", { class: "host", dir: "auto" }, store.host[no] ?? "–"), el("span", { class: look.inferred ? "path third" : "path", dir: "auto" }, path)),
+      cell(`status${status.bad ? " bad" : ""}`, status.text), cell("protocol", protocolOf(store, no)),
+      cell("size number", size(store.received[no])), cell("total number", duration(store.total(no))),
+      cell("lane", unseen(this.#spoken(no))));
+  }
+
+  /** What the lane shows, in words. */
+  #spoken(no) {
+    const { ledger, causes } = this.store;
+    let lost = 0;
+    let most = -1;
+    let title = "";
+    for (let entry = ledger.first[no]; entry < ledger.first[no + 1]; entry += 1) {
+      const ns = ledger.to[entry] - ledger.from[entry];
+      if (ledger.lost[entry]) lost += ns;
+      if (ns > most) {
+        most = ns;
+        title = causes[ledger.cause[entry]].title;
+      }
+    }
+    return `mostly ${title}${lost ? `, lost ${duration(lost)}` : ""}`;
+  }
+
+  // Pointer
+
+  /** The item and x on the lanes under a pointer; x is null beside the lanes. */
+  #under(event) {
+    const box = this.rows.getBoundingClientRect();
+    const y = event.clientY - box.top;
+    const place = Math.floor((y + this.rows.scrollTop) / this.rowHeight);
+    const item = this.items[place];
+    const x = event.clientX - box.left - this.lane.left;
+    const inLane = x >= 0 && x <= this.lane.width && (!this.narrow || (y + this.rows.scrollTop) % 48 >= 24);
+    return { no: item !== undefined && item >= 0 ? item : null, x: inLane ? x : null, rawX: x };
+  }
+
+  #listenToLanes() {
+    let pressed = null;
+    let wasDrag = false;
+    const { rows } = this;
+    rows.addEventListener("pointerdown", (event) => {
+      wasDrag = false;
+      const { x, no } = this.#under(event);
+      if (x === null || event.button !== 0 || event.pointerType === "touch") return;
+      pressed = { x, no };
+    });
+    rows.addEventListener("pointermove", (event) => {
+      if (!pressed) {
+        this.#hover(event);
+        return;
+      }
+      const x = Math.min(Math.max(this.#under(event).rawX, 0), this.lane.width);
+      if (Math.abs(x - pressed.x) < DRAGGED && !this.selection) return;
+      if (!this.selection) rows.setPointerCapture(event.pointerId);
+      this.selection = { from: pressed.x, to: x };
+      this.tip.hidden = true;
+      this.#schedule();
+    });
+    rows.addEventListener("pointerup", () => {
+      if (this.selection) {
+        wasDrag = true;
+        const { from, to } = this.selection;
+        const [left, right] = [Math.min(from, to), Math.max(from, to)];
+        this.selection = null;
+        const at = (x) => this.lanes.instantAt(x, this.lane.width, null);
+        this.scale.show(at(left), at(right));
+      }
+      pressed = null;
+    });
+    rows.addEventListener("pointercancel", () => { pressed = null; this.selection = null; this.#schedule(); });
+    rows.addEventListener("pointerleave", () => { this.tip.hidden = true; });
+    rows.addEventListener("click", (event) => {
+      const { no } = this.#under(event);
+      if (wasDrag || no === null) return;
+      this.grid.focus({ preventScroll: true });
+      this.open(no);
+    });
+    rows.addEventListener("dblclick", (event) => { if (this.#under(event).x !== null) this.scale.reset(); });
+    rows.addEventListener("wheel", (event) => {
+      const { x } = this.#under(event);
+      if (x !== null) this.#wheel(event, this.lanes.instantAt(x, this.lane.width, null));
+    }, { passive: false });
+  }
+
+  #wheel(event, about) {
+    if (event.ctrlKey) {
+      event.preventDefault();
+      this.scale.zoom(2 ** (Math.sign(event.deltaY) * Math.min(Math.abs(event.deltaY) / 100, 1) * 0.6), about);
+    } else if (event.shiftKey) {
+      event.preventDefault();
+      this.scale.move(((event.deltaY || event.deltaX) / 100) * 0.1);
+    }
+  }
+
+  #hover(event) {
+    const { no, x } = this.#under(event);
+    const cell = event.target.closest?.(".place");
+    const isCut = cell && cell.scrollWidth > cell.clientWidth;
+    if (no === null || (x === null && !isCut) || this.narrow) {
+      this.tip.hidden = true;
+      return;
+    }
+    const { store } = this;
+    fill(this.tip, captured(nameOf(store, no), "div"));
+    if (x !== null) append(this.tip, this.#causeAt(no, this.lanes.instantAt(x, this.lane.width, no)));
+    this.tip.hidden = false;
+    const box = this.tip.getBoundingClientRect();
+    const left = Math.min(event.clientX + 14, innerWidth - box.width - 8);
+    const below = event.clientY + 18;
+    const top = below + box.height > innerHeight - 8 ? event.clientY - box.height - 12 : below;
+    this.tip.style.transform = `translate(${Math.max(left, 8)}px, ${top}px)`;
+  }
+
+  #causeAt(no, ns) {
+    const { ledger, causes } = this.store;
+    const total = this.store.total(no);
+    const lines = [];
+    for (let entry = ledger.first[no]; entry < ledger.first[no + 1]; entry += 1) {
+      if (ns < ledger.from[entry] || ns >= ledger.to[entry]) continue;
+      const cause = causes[ledger.cause[entry]];
+      const lost = ledger.lost[entry] === 1;
+      const length = ledger.to[entry] - ledger.from[entry];
+      lines.push(el("div", {}, fillOf(cause, lost, "swatch"), `${lost ? cause.lostTitle : cause.title}: ${duration(length)}, ${share(length, total)}`));
+    }
+    lines.push(el("div", { class: "third" }, `${duration(total)} in all`));
+    return lines;
+  }
+
+  #listenToOverview() {
+    let hold = null;
+    const x = (event) => event.clientX - this.overview.getBoundingClientRect().left;
+    this.overview.addEventListener("pointerdown", (event) => {
+      if (event.button !== 0) return;
+      this.overview.setPointerCapture(event.pointerId);
+      const at = this.lanes.overviewInstant(x(event), this.headWidth);
+      hold = { grip: this.lanes.grip(x(event), this.headWidth), at, from: this.scale.from, to: this.scale.to, x: x(event) };
+    });
+    this.overview.addEventListener("pointermove", (event) => {
+      if (!hold) {
+        const grip = this.lanes.grip(x(event), this.headWidth);
+        this.overview.style.cursor = { new: "crosshair", move: "grab" }[grip] ?? "ew-resize";
+        return;
+      }
+      const at = this.lanes.overviewInstant(x(event), this.headWidth);
+      if (hold.grip === "new" && Math.abs(x(event) - hold.x) >= DRAGGED) this.scale.show(Math.min(hold.at, at), Math.max(hold.at, at));
+      else if (hold.grip === "move") this.scale.show(hold.from + at - hold.at, hold.to + at - hold.at);
+      else if (hold.grip === "from" && at < hold.to) this.scale.show(at, hold.to);
+      else if (hold.grip === "to" && at > hold.from) this.scale.show(hold.from, at);
+    });
+    for (const end of ["pointerup", "pointercancel"]) this.overview.addEventListener(end, () => { hold = null; });
+    this.overview.addEventListener("dblclick", () => this.scale.reset());
+    this.overview.addEventListener("wheel", (event) => {
+      this.#wheel(event, this.lanes.overviewInstant(x(event), this.headWidth));
+    }, { passive: false });
+  }
+}
+
+/** Exchanges under a heading for each connection, in the order in which connections come first. */
+function groupedItems(store, order) {
+  const groups = new Map();
+  for (const no of order) {
+    const connection = store.connection[no];
+    if (!groups.has(connection)) groups.set(connection, []);
+    groups.get(connection).push(no);
+  }
+  const items = [];
+  for (const [connection, numbers] of groups) {
+    items.push(-1 - connection);
+    for (const no of numbers) items.push(no);
+  }
+  return items;
+}

@@ -1,0 +1,135 @@
+"""An analysis as one self-contained HTML file.
+
+The file holds three things: the page's own style and script (`assets/`, put together here), and
+the data (`payload`). Nothing is loaded, nothing captured is ever markup:
+
+* the Content-Security-Policy allows this one script and this one style sheet, by their hashes,
+  and nothing else: no network, no inline handlers, no style attributes;
+* the data stands in a script element of a type that no browser runs, in ASCII and without "<",
+  so that nothing in it can end the element (HTML, "Restrictions for contents of script elements");
+* the script makes text nodes of it.
+
+The same analysis gives the same bytes: there is no clock, no host name, no random number.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from functools import cache
+from importlib import resources
+from typing import Any, Final
+
+from capture_analyzer.model.analysis import Analysis
+from capture_analyzer.report.payload import payload
+
+SCRIPTS: Final = (
+    "dom.js",
+    "numbers.js",
+    "store.js",
+    "theme.js",
+    "bars.js",
+    "verdict.js",
+    "findings.js",
+    "filters.js",
+    "timescale.js",
+    "lanes.js",
+    "waterfall.js",
+    "connections.js",
+    "detail.js",
+    "about.js",
+    "main.js",
+)
+"""Modules of the page, each behind those that it imports."""
+
+STYLES: Final = ("colours.css", "page.css", "waterfall.css", "print.css")
+
+_IMPORT: Final = re.compile(r'^import (\{[^}]*\}) from "\./([a-z]+)\.js";$', re.MULTILINE)
+_EXPORT: Final = re.compile(
+    r"^export (?:async )?(?:const|let|class|function\*?) (\w+)", re.MULTILINE
+)
+
+_PAGE: Final = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<noscript>This report draws itself with a script that is part of the file; nothing is loaded.
+Please allow scripts for it.</noscript>
+<script type="application/json" id="data">{data}</script>
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def render(analysis: Analysis) -> bytes:
+    """The report of an analysis, as the bytes of an HTML file in UTF-8."""
+    data = payload(analysis)
+    return _PAGE.format(
+        policy=_policy(),
+        title=html.escape(f"{data['verdict']['name']}: capture-analyzer report"),
+        style=_style(),
+        data=_embedded(data),
+        script=_script(),
+    ).encode("utf-8")
+
+
+def _embedded(data: dict[str, Any]) -> str:
+    """JSON that can stand inside a script element: ASCII, without a "<"."""
+    return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+
+
+def _asset(name: str) -> str:
+    return (resources.files(__package__) / "assets" / name).read_text("utf-8")
+
+
+@cache
+def _style() -> str:
+    return "\n".join(_asset(name) for name in STYLES)
+
+
+@cache
+def _script() -> str:
+    """The modules as one script, in order, each in a scope of its own.
+
+    Inline modules can't import each other, so `import {a} from "./b.js"` becomes a
+    destructuring of what module b gave back, and exported names are given back.
+    """
+    return '"use strict";\n(() => {\n' + "".join(_module(name) for name in SCRIPTS) + "})();\n"
+
+
+def _module(name: str) -> str:
+    source = _asset(name)
+    exported = ", ".join(_EXPORT.findall(source))
+    body = _IMPORT.sub(r"const \1 = module_\2;", source)
+    body = re.sub(r"^export ", "", body, flags=re.MULTILINE)
+    scope = f"module_{name.removesuffix('.js')}"
+    return f"const {scope} = (() => {{\n{body}return {{ {exported} }};\n}})();\n"
+
+
+@cache
+def _policy() -> str:
+    return "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src 'sha256-{_digest(_script())}'",
+            f"style-src 'sha256-{_digest(_style())}'",
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
