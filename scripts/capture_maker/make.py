@@ -142,7 +142,7 @@ def make(scenario: Scenario, out: Path, *, force: bool) -> str:
         "vantage": form.vantage,
         "link": form.link,
         "keys": "beside" if form.keys else "inside" if form.keys_inside else None,
-        "random": bool(keys),
+        "random": any(c.tls or c.tls_inside for c in stage.ledger.connections),
         "expect": {
             "fire": {k: v and list(v) for k, v in scenario.expect.fire.items()},
             "silent": list(scenario.expect.silent),

@@ -38,6 +38,7 @@ class Connection:
     server: Address
     server_name: str | None = None
     tls: bool = False
+    tls_inside: bool = False  # in a tunnel
     isns: tuple[int, int] | None = None
     calls: list[Call] = dataclasses.field(default_factory=list)
     taken: int = 0  # calls the server has begun to read
@@ -187,7 +188,7 @@ def tell(
                 "first_packet_no": packet_no[id(own[0])],
                 "packet_count": len(own),
                 "start_ns": stamp(own[0]),
-                "syn_retransmissions": sum(p.again == "syn" and not p.copy for p in own),
+                "syn_retransmissions": _syns_again(own),
             }
         )
         requests += [
@@ -250,6 +251,13 @@ def _request(
             ends = (up.seen(call.request[1] - 1), down.usable(call.response[1] - 1))
             row["end_ns"] = cut(max(end or 0 for end in ends))
     return row
+
+
+def _syns_again(own: list[Packet]) -> int:
+    """How many SYNs and SYN-ACKs were repeated after the capture had seen an earlier one."""
+    syns = [p for p in own if p.flags & 0x02 and not p.copy]
+    first = {p.from_client: p for p in reversed(syns)}
+    return sum(p.again == "syn" and p is not first[p.from_client] for p in syns)
 
 
 def _captured(call: Call, own: list[Packet]) -> str:

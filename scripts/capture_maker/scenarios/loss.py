@@ -119,10 +119,10 @@ _register(
 )
 _register(
     "reordering",
-    """The 12th data segment of a download is overtaken by others (it is 4 ms late); nothing is
+    """The last segment but one of a download is 6 ms late and overtaken by the last one; nothing is
     lost and nothing is repeated.""",
-    None,
-    lambda: [Fault("client", has_data, "delay", (12,), extra_ns=4 * MS)],
+    "tcp/reordering",
+    lambda: [Fault("client", holds(SIZE - 2_000), "delay", (1,), extra_ns=6 * MS)],
 )
 _register(
     "spurious",

@@ -106,6 +106,7 @@ def connect(stage: Stage) -> None:
         http = yield from stage.open(proxy, 3128)
         assert http
         yield from http.call(request("CONNECT", "api.example:443", "api.example:443"))
+        http.endpoint.connection.tls_inside = True
         secure = TlsSocket(http.endpoint, client_context(stage.key_log), server_name="api.example")
         assert (yield from secure.handshake(300_000))
         inside = Client(stage.simulation, secure)

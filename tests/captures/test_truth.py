@@ -1,0 +1,275 @@
+"""Every capture of the project is analysed and held against what is true in it."""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from capture_analyzer.api import analyze
+from capture_analyzer.model.analysis import Analysis
+from capture_analyzer.model.causes import CAUSE_CODE
+from capture_analyzer.model.exchanges import Exchange
+from capture_analyzer.model.packets import LABELS, MECHANISMS, SPURIOUS
+
+FOLDER = Path(__file__).resolve().parents[2] / "captures"
+NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
+
+READ_NS = 1_000  # what can be read off is exact; a stamp is cut to a microsecond
+THINK_NS = 1_000_000
+TUNNELLED = {"upgrade", "connect"}  # more exchanges than the truth lists may be inferred
+
+
+@functools.cache
+def truth(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
+    return loaded
+
+
+@functools.cache
+def analysis(name: str) -> Analysis:
+    return analyze(FOLDER / truth(name)["file"], redact="none")
+
+
+def pairs(name: str) -> list[tuple[dict[str, Any], Exchange]]:
+    """Requests that were captured whole with the exchange that each is.
+
+    Plain HTTP is paired by the instant of its request on its connection; so are encrypted
+    requests, whose exchanges are inferred.
+    """
+    exchanges = analysis(name).tables.exchanges
+    found = []
+    for request in truth(name)["requests"]:
+        if request["captured"] != "yes":
+            continue
+        same = [
+            e
+            for e in exchanges
+            if e.connection_no == request["connection"]
+            and abs(e.request_start_ns - request["request_start_ns"]) <= READ_NS
+            # Pipelined requests start in one segment.
+            and (e.path is None or request["protocol"] == "tls" or e.path == request["target"])
+        ]
+        assert len(same) == 1, f"{request['name']}: {len(same)} exchanges start there"
+        found.append((request, same[0]))
+    return found
+
+
+def close(got: int | None, wanted: int | None, tolerance: int) -> bool:
+    if got is None or wanted is None:
+        return got is wanted
+    return abs(got - wanted) <= tolerance
+
+
+@pytest.fixture(params=NAMES)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_captures_are_there() -> None:
+    assert len(NAMES) > 40
+
+
+def test_packets(name: str) -> None:
+    known, tables = truth(name), analysis(name).tables
+    assert len(tables.packets.time_ns) == known["packet_count"]
+    assert tables.duration_ns == known["duration_ns"]
+    assert str(tables.epoch_ns) == known["epoch_ns"]
+
+
+def test_connections(name: str) -> None:
+    connections = analysis(name).tables.connections
+    known = truth(name)["connections"]
+    assert len(connections) == len(known)
+    for got, wanted in zip(connections, known, strict=True):
+        assert [got.client_ip, got.client_port] == wanted["client"]
+        assert [got.server_ip, got.server_port] == wanted["server"]
+        assert got.first_packet_no == wanted["first_packet_no"]
+        assert got.packet_count == wanted["packet_count"]
+        assert got.start_ns == wanted["start_ns"]
+        if name != "syn-duplicated":  # see there: a copy that the network made
+            assert got.syn_retransmissions == wanted["syn_retransmissions"]
+        if got.vantage_confidence > 0.5:
+            assert got.vantage_side in (truth(name)["vantage"], "unknown")
+        if wanted["server_name"] and not truth(name).get("unreadable"):
+            assert got.server_name == wanted["server_name"]
+
+
+def test_tls(name: str) -> None:
+    for got, wanted in zip(
+        analysis(name).tables.connections, truth(name)["connections"], strict=True
+    ):
+        if "tls" in wanted:
+            assert got.tls is not None
+            assert got.tls.version == wanted["tls"]["version"]
+            assert got.tls.resumed is wanted["tls"]["resumed"]
+            assert got.tls.hello_retry is truth(name).get("hello_retry", False)
+            assert got.tls.alert is None
+        elif "alert" in truth(name):
+            assert got.tls is not None
+            assert got.tls.alert == truth(name)["alert"]
+
+
+def test_lookups(name: str) -> None:
+    lookups = analysis(name).tables.lookups
+    known = truth(name)["lookups"]
+    assert len(lookups) == len(known)
+    for got, wanted in zip(lookups, known, strict=True):
+        assert got.start_ns == wanted["start_ns"]
+        assert got.end_ns == wanted["end_ns"]
+        assert got.type == wanted["type"]
+        assert got.rcode == wanted["rcode"]
+        assert got.question_count == wanted["question_count"]
+        if not truth(name).get("unreadable"):
+            assert got.addresses == wanted["addresses"]
+
+
+def test_number_of_exchanges(name: str) -> None:
+    if truth(name).get("unreadable"):
+        pytest.skip("the heads of the requests were not captured")
+    requests = truth(name)["requests"]
+    least = sum(r["captured"] == "yes" for r in requests)
+    most = sum(r["captured"] != "no" for r in requests)
+    got = len(analysis(name).tables.exchanges)
+    if name in TUNNELLED:
+        assert got >= least
+    else:
+        assert least <= got <= most
+
+
+def test_times(name: str) -> None:
+    if truth(name).get("unreadable"):
+        pytest.skip("the heads of the requests were not captured")
+    wrong = []
+    for request, got in pairs(name):
+        label = request["name"]
+        if request["protocol"] != "tls":
+            assert (got.method, got.path, got.status) == (
+                request["method"],
+                request["target"],
+                request["status"],
+            )
+            assert got.interim_statuses == request["interim"]
+            assert (got.request_bytes, got.response_bytes) == (
+                request["request_bytes"],
+                request["response_bytes"] + sum(25 for _ in request["interim"]),
+            ) or request["interim"]
+        checks = {
+            "request start": (got.request_start_ns, request["request_start_ns"]),
+            "request end": (got.request_end_ns, request["request_end_ns"]),
+            "response start": (got.response_start_ns, request["response_start_ns"]),
+            "end": (got.end_ns, request["end_ns"]),
+        }
+        wrong += [
+            f"{label}: {what} {got_ns} instead of {wanted_ns}"
+            for what, (got_ns, wanted_ns) in checks.items()
+            if not close(got_ns, wanted_ns, READ_NS)
+        ]
+        if got.ttfb_ns is not None and got.response_start_ns is not None:
+            assert got.ttfb_ns == got.response_start_ns - got.request_start_ns
+    assert wrong == []
+
+
+def test_think_time(name: str) -> None:
+    if truth(name).get("unreadable"):
+        pytest.skip("the heads of the requests were not captured")
+    ledger = analysis(name).tables.ledger
+    wrong = []
+    for request, got in pairs(name):
+        if request["think_ns"] is None or request["kind"] == "sse":
+            continue
+        rows = ledger.rows_of(got.exchange_no)
+        of_server = ledger.cause[rows] == CAUSE_CODE["server_think"]
+        spans = (ledger.to_ns[rows] - ledger.from_ns[rows])[of_server]
+        unknown = ledger.cause[rows] == CAUSE_CODE["unknown"]
+        unsaid = (ledger.to_ns[rows] - ledger.from_ns[rows])[unknown]
+        booked = int(spans.sum())
+        # What it can't know it may leave open, but not book elsewhere.
+        if not booked - THINK_NS <= request["think_ns"] <= booked + int(unsaid.sum()) + THINK_NS:
+            wrong.append(f"{request['name']}: {booked} instead of {request['think_ns']}")
+    assert wrong == []
+
+
+def test_ledger_adds_up(name: str) -> None:
+    tables = analysis(name).tables
+    ledger = tables.ledger
+    for exchange in tables.exchanges:
+        rows = ledger.rows_of(exchange.exchange_no)
+        begins, ends = ledger.from_ns[rows], ledger.to_ns[rows]
+        last = exchange.last_ns if exchange.end_ns is None else exchange.end_ns
+        assert int((ends - begins).sum()) == last - exchange.start_ns
+        if len(begins):
+            assert begins[0] == exchange.start_ns
+            assert ends[-1] == last
+            assert np.array_equal(begins[1:], ends[:-1])
+            assert (ends > begins).all()
+        phases = exchange.phases
+        parts = (
+            phases.dns_ns,
+            phases.connect_ns,
+            phases.tls_ns,
+            phases.idle_ns,
+            phases.send_ns,
+            phases.wait_ns,
+            phases.receive_ns,
+        )
+        assert sum(part or 0 for part in parts) == last - exchange.start_ns
+        assert all(part is None or part >= 0 for part in parts)
+
+
+def test_retransmissions(name: str) -> None:
+    packets = analysis(name).tables.packets
+    known = {row["packet_no"]: row for row in truth(name)["retransmissions"]}
+    labelled = set(np.flatnonzero(packets.label == LABELS.index("retransmission")) + 1)
+    wanted = {no for no, row in known.items() if row["mechanism"] != "syn"}
+    evident = {no for no in wanted if known[no]["evident"]}
+    assert evident <= labelled
+    assert labelled <= wanted
+    wrong = []
+    for number in sorted(labelled):
+        row = known[int(number)]
+        mechanism = MECHANISMS[packets.mechanism[number - 1]]
+        spurious = SPURIOUS[packets.spurious[number - 1]]
+        if mechanism not in (row["mechanism"], "unknown"):
+            wrong.append(f"{number}: {mechanism} instead of {row['mechanism']}")
+        if spurious not in ("false" if row["needed"] else "true", ""):
+            wrong.append(f"{number}: spurious {spurious}")
+    assert wrong == []
+
+
+def test_findings(name: str) -> None:
+    result = analysis(name)
+    built = {row.id for row in result.detectors}
+    assert all(row.outcome != "failed" for row in result.detectors)
+    expect = truth(name)["expect"]
+    wrong = []
+    for detector, cost in expect["fire"].items():
+        own = [f for f in result.findings if f.detector == detector]
+        if detector not in built:
+            continue
+        if not own:
+            wrong.append(f"{detector} is silent")
+        elif cost:
+            total = sum(f.cost_ns or 0 for f in own) / 1e6
+            if not cost[0] <= total <= cost[1]:
+                wrong.append(f"{detector} cost {total} ms, not {cost[0]} to {cost[1]}")
+        wrong += [f"{detector} has no packets" for f in own if not f.packet_nos]
+    wrong += [
+        f"{f.detector} fires: {f.summary}"
+        for f in result.findings
+        if f.detector in expect["silent"]
+    ]
+    assert wrong == []
+
+
+def test_what_the_capture_lacks_is_said(name: str) -> None:
+    codes = {(a.code, a.origin) for a in analysis(name).tables.anomalies}
+    if truth(name).get("cut"):
+        assert any(origin == "capture" for _, origin in codes)
+    if truth(name).get("gap"):
+        missing = sum(c.missing_bytes for c in analysis(name).tables.connections)
+        assert missing == 6 * 1_448
