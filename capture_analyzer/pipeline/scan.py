@@ -7,7 +7,6 @@ out of the batch there and are counted by reason.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
 
 import numpy as np
@@ -19,6 +18,7 @@ from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.packets import HAS_SACK, TCP, UDP, Packets
 from capture_analyzer.model.progress import Progress, silent
 from capture_analyzer.pipeline.addresses import Addresses
+from capture_analyzer.pipeline.tally import Tally
 from capture_analyzer.protocols import ip, link
 from capture_analyzer.protocols.tcp import header as tcp_header
 from capture_analyzer.protocols.tcp import options as tcp_options
@@ -26,9 +26,6 @@ from capture_analyzer.wire.windows import Windows, column
 
 BATCH: Final = 32_768
 """Packets decoded at once: windows and columns of a batch stay in the processor's cache."""
-
-MAX_REASONS: Final = 64
-"""Kinds of undecoded packets that are named one by one; more than a real network has."""
 
 UDP_HEADER_BYTES: Final = 8
 
@@ -73,51 +70,13 @@ def _packets_of_file(capture: Capture, file_no: int) -> NDArray[np.intp]:
     return np.flatnonzero(capture.file_no == file_no)
 
 
-@dataclasses.dataclass(slots=True)
-class _Reason:
-    origin: Origin
-    detail: str
-    count: int
-    packet_no: int
-
-
-class _Tally:
-    """Counts undecoded packets by reason."""
-
-    def __init__(self) -> None:
-        self._reasons: dict[tuple[str, int], _Reason] = {}
-
-    def add(
-        self, code: str, number: int, origin: Origin, detail: str, packets: NDArray[np.intp]
-    ) -> None:
-        """Count packets; `number` tells kinds of one code apart (an EtherType ...)."""
-        if not len(packets):
-            return
-        if (code, number) not in self._reasons and len(self._reasons) >= MAX_REASONS:
-            number, detail = -1, "other kinds"
-        first = int(packets.min()) + 1
-        reason = self._reasons.setdefault((code, number), _Reason(origin, detail, 0, first))
-        reason.count += len(packets)
-        reason.packet_no = min(reason.packet_no, first)
-
-    def anomalies(self) -> list[Anomaly]:
-        """One a reason, by code, then most packets first, then by number."""
-        rows = sorted(
-            self._reasons.items(), key=lambda item: (item[0][0], -item[1].count, item[0][1])
-        )
-        return [
-            Anomaly(code, reason.origin, reason.detail, None, reason.packet_no, reason.count)
-            for (code, _), reason in rows
-        ]
-
-
 class _Scanner:
     """Decodes batches into the packets table."""
 
     def __init__(self, capture: Capture, packets: Packets) -> None:
         self.capture = capture
         self.packets = packets
-        self.tally = _Tally()
+        self.tally = Tally()
         self.addresses = Addresses()
         self.sacks: list[tuple[NDArray[np.intp], NDArray[np.uint32], NDArray[np.uint32]]] = []
         self.link_types = np.array([i.link_type for i in capture.interfaces], np.int64)
@@ -127,23 +86,23 @@ class _Scanner:
         untimed = self.capture.time_ns[rows] == NO_TIME
         if untimed.any():
             detail = "packets without a time stamp (as in Simple Packet Blocks) are left aside"
-            self.tally.add("packet-without-time", 0, "capture", detail, rows[untimed])
+            self.tally.add("packet-without-time", "capture", detail, rows[untimed])
             rows = rows[~untimed]
         if not len(rows):
             return
         types = self.link_types[self.capture.interface_no[rows]]
-        if int(types.min()) == int(types.max()):
-            self._link(windows, rows, int(types[0]))
-            return
-        for link_type in np.unique(types).tolist():
-            self._link(windows, rows[types == link_type], link_type)
+        for link_type in link.SUPPORTED:
+            some = types == link_type
+            if some.all():
+                self._link(windows, rows, link_type)
+                return
+            if some.any():
+                self._link(windows, rows[some], link_type)
+                rows, types = rows[~some], types[~some]
+        self.tally.add_kinds("link-type-unsupported", types, rows, link.describe)
 
     def _link(self, windows: Windows, rows: NDArray[np.intp], link_type: int) -> None:
-        if not link.is_supported(link_type):
-            name = link.NAMES.get(link_type)
-            detail = f"link type {link_type}" + (f" ({name})" if name else "")
-            self.tally.add("link-type-unsupported", link_type, "analyzer", detail, rows)
-            return
+        """Find the IP headers of packets of one link type."""
         offsets = self.capture.data_offset[rows]
         captured = self.capture.captured_bytes[rows]
         network = link.network_layer(windows, offsets, captured, link_type)
@@ -151,10 +110,12 @@ class _Scanner:
         kept = np.ones(len(rows), np.bool_)
         if network.cut is not None:
             detail = "the captured bytes end inside the link-layer header"
-            self.tally.add("truncated-header", 0, "capture", detail, rows[network.cut])
+            self.tally.add("truncated-header", "capture", detail, rows[network.cut])
             kept &= ~network.cut
         if network.is_ip is not None:
-            self._count_not_ip(network.ethertype, kept & ~network.is_ip, rows)
+            others = kept & ~network.is_ip
+            kinds = network.ethertype[others]
+            self.tally.add_kinds("not-ip", kinds, rows[others], link.describe_ethertype)
             kept &= network.is_ip
         if not kept.all():
             rows, header_bytes = rows[kept], header_bytes[kept]
@@ -163,18 +124,6 @@ class _Scanner:
             here = captured.astype(np.int64) - header_bytes
             on_wire = np.maximum(captured, self.capture.original_bytes[rows]) - header_bytes
             self._network(windows, rows, offsets + header_bytes, here, on_wire)
-
-    def _count_not_ip(
-        self, ethertype: NDArray[np.uint16], others: NDArray[np.bool_], rows: NDArray[np.intp]
-    ) -> None:
-        for number in np.unique(ethertype[others]).tolist():
-            of_kind = rows[others & (ethertype == number)]
-            if number < link.FIRST_ETHERTYPE:
-                self.tally.add("not-ip", 0, "analyzer", "no EtherType (IEEE 802.3 LLC)", of_kind)
-            else:
-                name = link.ETHERTYPE_NAMES.get(number)
-                detail = f"EtherType 0x{number:04x}" + (f" ({name})" if name else "")
-                self.tally.add("not-ip", number, "analyzer", detail, of_kind)
 
     def _network(
         self,
@@ -204,10 +153,10 @@ class _Scanner:
             self._datagrams(windows, here[0], number, here[1], here[2], datagrams)
         cut = captured < 1
         detail = "the captured bytes end inside the IP header"
-        self.tally.add("truncated-header", ip.CUT, "capture", detail, rows[cut])
+        self.tally.add("truncated-header", "capture", detail, rows[cut])
         others = rows[(version != 4) & (version != 6) & ~cut]
         detail = "neither IP version 4 nor 6"
-        self.tally.add("ip-malformed", 0, "peer", detail, others)
+        self.tally.add("ip-malformed", "peer", detail, others)
 
     def _datagrams(
         self,
@@ -223,7 +172,7 @@ class _Scanner:
         if status is not None and bool((status == ip.CUT).any()):
             # Their addresses were not captured whole: nothing of them is written.
             code, origin, detail = _IP_STATUS[ip.CUT]
-            self.tally.add(code, ip.CUT, origin, detail, rows[status == ip.CUT])
+            self.tally.add(code, origin, detail, rows[status == ip.CUT])
             kept = status != ip.CUT
             rows, offsets, captured, status = (
                 rows[kept],
@@ -247,7 +196,7 @@ class _Scanner:
         if status is not None and status.any():
             for number in (ip.MALFORMED, ip.A_FRAGMENT):
                 code, origin, detail = _IP_STATUS[number]
-                self.tally.add(code, number, origin, detail, rows[status == number])
+                self.tally.add(code, origin, detail, rows[status == number])
             kept = status == ip.OK
             rows, protocol, at, length, here = (
                 part[kept] for part in (rows, protocol, at, length, here)
@@ -261,11 +210,7 @@ class _Scanner:
         self._udp(windows, rows[is_udp], at[is_udp], length[is_udp], here[is_udp])
         others = ~(is_tcp | is_udp)
         packets.protocol[rows[others]] = protocol[others]
-        for number in np.unique(protocol[others]).tolist():
-            name = ip.NAMES.get(number)
-            detail = f"IP protocol {number}" + (f" ({name})" if name else "")
-            of_kind = rows[protocol == number]
-            self.tally.add("protocol-not-decoded", number, "analyzer", detail, of_kind)
+        self.tally.add_kinds("protocol-not-decoded", protocol[others], rows[others], ip.describe)
 
     def _tcp(
         self,
@@ -284,9 +229,9 @@ class _Scanner:
         if bad.any():
             cut = captured < tcp_header.HEADER_BYTES
             detail = "the captured bytes end inside the TCP header"
-            self.tally.add("truncated-header", 6, "capture", detail, rows[cut])
+            self.tally.add("truncated-header", "capture", detail, rows[cut])
             detail = "a TCP header's length is impossible"
-            self.tally.add("tcp-malformed", 0, "peer", detail, rows[bad & ~cut])
+            self.tally.add("tcp-malformed", "peer", detail, rows[bad & ~cut])
             good = np.flatnonzero(~bad)
             if len(good):
                 self._tcp(windows, rows[good], at[good], length[good], captured[good])
@@ -331,9 +276,9 @@ class _Scanner:
         bad = cut | (length < UDP_HEADER_BYTES)
         if bad.any():
             detail = "the captured bytes end inside the UDP header"
-            self.tally.add("truncated-header", 17, "capture", detail, rows[cut])
+            self.tally.add("truncated-header", "capture", detail, rows[cut])
             detail = "a UDP header does not fit into its IP packet"
-            self.tally.add("udp-malformed", 0, "peer", detail, rows[bad & ~cut])
+            self.tally.add("udp-malformed", "peer", detail, rows[bad & ~cut])
             rows, at, length, captured = (part[~bad] for part in (rows, at, length, captured))
         headers = windows.at(at, UDP_HEADER_BYTES)
         packets = self.packets

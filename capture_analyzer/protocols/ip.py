@@ -218,6 +218,12 @@ def _halves(headers: Bytes, offset: int) -> tuple[NDArray[np.unsignedinteger], .
     )
 
 
+def describe(protocol: int) -> str:
+    """An IP protocol for people: "IP protocol 1 (ICMP)"."""
+    name = NAMES.get(protocol)
+    return f"IP protocol {protocol}" + (f" ({name})" if name else "")
+
+
 def ipv4_text(address: int) -> str:
     """An IPv4 address in dotted form."""
     return f"{address >> 24}.{address >> 16 & 255}.{address >> 8 & 255}.{address & 255}"

@@ -70,6 +70,10 @@ _LOOPBACK_FAMILIES: Final = (2, 10, 24, 28, 30)
 _PPP_PROTOCOLS: Final = {0x0021: IPV4, 0x0057: IPV6}
 
 
+SUPPORTED: Final = (ETHERNET, LINUX_SLL, LINUX_SLL2, *sorted(RAW_IP), NULL, LOOP, PPP)
+"""Link types that can be decoded, the usual ones first."""
+
+
 @dataclasses.dataclass(slots=True)
 class Network:
     """Where the network layer of each packet lies.
@@ -88,9 +92,18 @@ class Network:
     cut: NDArray[np.bool_] | None = None
 
 
-def is_supported(link_type: int) -> bool:
-    """Whether packets of this link type can be decoded."""
-    return link_type in _ETHERTYPE_AT or link_type in RAW_IP or link_type in (NULL, LOOP, PPP)
+def describe(link_type: int) -> str:
+    """A link type for people: "link type 239 (NFLOG)"."""
+    name = NAMES.get(link_type)
+    return f"link type {link_type}" + (f" ({name})" if name else "")
+
+
+def describe_ethertype(number: int) -> str:
+    """What is not IP, for people: "EtherType 0x0806 (ARP)"."""
+    if number < FIRST_ETHERTYPE:
+        return "a protocol without an EtherType"
+    name = ETHERTYPE_NAMES.get(number)
+    return f"EtherType 0x{number:04x}" + (f" ({name})" if name else "")
 
 
 def network_layer(

@@ -6,7 +6,7 @@ gzip       taking gzip off a stream
 spool      bytes that can't be mapped, put where they can be
 walk       the beginnings of all records of a container
 pcap       an index over the packets of a pcap buffer
-pcapng     likewise for pcapng; clock: its time stamps
+pcapng     likewise for pcapng
 =========  =======================================================================
 """
 
