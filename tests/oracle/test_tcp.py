@@ -8,14 +8,11 @@ import struct
 import subprocess
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from capture_analyzer.errors import CaptureAnalyzerError
 from capture_analyzer.pipeline.flows import group
-from capture_analyzer.pipeline.reassemble import reassemble
 from capture_analyzer.pipeline.scan import scan
-from capture_analyzer.pipeline.tcp import analyse
 from capture_analyzer.readers import open_capture
 
 pytestmark = [
@@ -78,9 +75,7 @@ def write_pcap(path: Path, segments: list[tuple[bool, int, int, int, int]]) -> N
     for number, (from_client, port, flags, seq, ack) in enumerate(segments):
         ends = [(bytes([10, 0, 0, 1]), port), (bytes([10, 0, 0, 2]), 80)]
         (source, source_port), (target, target_port) = ends if from_client else ends[::-1]
-        tcp = struct.pack(
-            ">HHIIBBHHH", source_port, target_port, seq, ack, 0x50, flags, 1000, 0, 0
-        )
+        tcp = struct.pack(">HHIIBBHHH", source_port, target_port, seq, ack, 0x50, flags, 1000, 0, 0)
         ip = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(tcp), number, 0, 64, 6, 0)
         packet = ip + source + target + tcp
         parts.append(struct.pack("<IIII", number // 1000, number % 1000, len(packet), len(packet)))

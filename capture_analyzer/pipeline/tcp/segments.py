@@ -128,7 +128,7 @@ def arrange(packets: Packets, flows: Flows, first: int, last: int, from_client: 
     begin[syn] += 1
     acked = _unwrap_acks(packets.ack[index], flags, base[other], stream, starts, counts)
     if mid.any():
-        _settle_middle(mid, stream, starts, counts, length, begin, acked)
+        _settle_middle(mid, stream, starts, counts, peer, length, begin, acked)
     end = begin + length
     segments = Segments(
         index=index,
@@ -237,6 +237,7 @@ def _settle_middle(
     stream: Ints,
     starts: Ints,
     counts: Ints,
+    peer: Ints,
     length: Ints,
     begin: Ints,
     acked: Ints,
@@ -247,12 +248,11 @@ def _settle_middle(
     the peer had not acknowledged when the capture began; what lies below is a repeat of
     bytes from before the capture and keeps a negative offset.
     """
-    some = np.flatnonzero(counts)
-    known = np.full(len(counts), -_LIMIT)  # acknowledged by the peer's first packet
-    known[some ^ 1] = acked[starts[some]]
-    use = (length > 0) & mid[stream] & (begin > -FAR) & (begin + length > known[stream])
+    known = np.where(peer >= 0, acked[peer], -_LIMIT)
+    use = (length > 0) & mid[stream] & (begin > -FAR) & (begin + length > known)
     if not use.any():
         return
+    some = np.flatnonzero(counts)
     lowest = np.minimum.reduceat(np.where(use, begin, _LIMIT), starts[some])
     shift = np.zeros(len(counts), np.int64)
     shift[some] = np.minimum(lowest, 0)

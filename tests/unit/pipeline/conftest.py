@@ -94,8 +94,8 @@ class Wire:
         packets = Packets.blank(count)
         buffer = bytearray()
         sacks: list[tuple[int, int]] = []
-        for i, row in enumerate(self.rows):
-            row = dict(row)
+        for i, made in enumerate(self.rows):
+            row = dict(made)
             payload = row.pop("payload")
             cut = row.pop("captured", len(payload))
             packets.payload_offset[i] = len(buffer)
