@@ -16,18 +16,19 @@ from capture_analyzer.pipeline.causes.facts import PAUSE_NS, Facts
 
 def find(facts: Facts) -> Waits:
     """The arrival of each response, less the server's pauses."""
-    seen = facts.response_seen
-    exchange = np.flatnonzero(seen != NO_TIME)
-    begins = np.maximum(seen - facts.first_segment, facts.request_start)[exchange]
+    exchange = np.flatnonzero(facts.response_seen != NO_TIME)
+    seen = facts.response_seen[exchange]
+    first = np.maximum(seen - facts.first_segment[exchange], facts.request_start[exchange])
     # Behind its last byte an exchange goes on to its end: a FIN, a reset, a late request byte.
     last, end = facts.response_end[exchange], facts.end[exchange]
-    ends = np.where(end - last <= PAUSE_NS, end, np.maximum(last, begins))
-    exchange, begins, ends = facts.without_pauses(False, exchange, begins, ends)
+    ends = np.where(end - last <= PAUSE_NS, end, np.maximum(last, seen))
+    rest, rest_begins, rest_ends = facts.without_pauses(False, exchange, seen, ends)
+    exchange = np.concatenate((exchange, rest))
     return facts.waits(
         "transfer",
         exchange,
-        begins,
-        ends,
+        np.concatenate((first, rest_begins)),
+        np.concatenate((seen, rest_ends)),
         1.0,
         facts.response_first_packet[exchange],
         facts.response_last_packet[exchange],

@@ -8,10 +8,12 @@ pauses, and HTTP/2 requests that are sent before any answer are one row.
 Three things look like data and are not; they are recognised by their exact size:
 
 * *HTTP/2 control frames* (RFC 9113, sections 4.1 and 6): an acknowledgement of SETTINGS
-  (9 bytes), WINDOW_UPDATE and RST_STREAM (13), PING and an empty GOAWAY (17), and up to three
-  of these in one record. A client sends them at any time during an answer. They neither
-  begin a flight nor move its bounds. A request whose fields are all in the HPACK table could
-  have such a size too, and would then be missed.
+  (9 bytes), WINDOW_UPDATE and RST_STREAM (13), PING and an empty GOAWAY (17). A client sends
+  them at any time during an answer; they neither begin a flight nor move its bounds. Two of
+  these in one record are as long as some requests: they count as control frames if more of
+  the answer came within a round trip, for then they were not what it answers. (A request
+  whose fields are all in the HPACK table can have the size of one control frame. It is
+  missed.) RST_STREAM where the client has waited a round trip in vain is a request given up.
 * *the HTTP/2 connection preface* (section 3.4): 24 bytes and a SETTINGS frame of 9 + 6n bytes,
   perhaps with a WINDOW_UPDATE. It is no request. Likewise the server's first SETTINGS.
 * *100 (Continue)* without fields (RFC 9110, section 15.2.1): 25 bytes between two parts of
@@ -32,6 +34,7 @@ from numpy.typing import NDArray
 from capture_analyzer.model.column import NO_TIME
 
 _CONTROL_FRAMES: Final = (9, 13, 17)
+_RST_STREAM_BYTES: Final = 13
 _LONGEST_SPECIAL: Final = 128
 _CONTINUE_BYTES: Final = len(b"HTTP/1.1 100 Continue\r\n\r\n")
 _PREFACE_BYTES: Final = 24
@@ -48,9 +51,8 @@ def _sizes(values: set[int]) -> NDArray[np.bool_]:
     return table
 
 
-_CONTROL: Final = _sizes(
-    {a + b + c for a in _CONTROL_FRAMES for b in (0, 9, 13, 17) for c in (0, 13)}
-)
+_CONTROL: Final = _sizes(set(_CONTROL_FRAMES))
+_TWO_CONTROL: Final = _sizes({22, 26, 30})
 _SETTINGS: Final = _sizes(
     {9 + 6 * n + more for n in range(_MOST_SETTINGS) for more in (0, 9, 13, 22)}
 )
@@ -76,6 +78,7 @@ class Units:
         content: bytes of application data in it; -1 = can't be told.
         may_be_h2, may_be_h1: what the connection may speak, by its ALPN.
         keeps_start: the capture holds the connection's beginning.
+        round_trip_ns: between the capture point and the server; very long if not known.
     """
 
     connection_no: NDArray[np.int32]
@@ -90,6 +93,7 @@ class Units:
     may_be_h2: NDArray[np.bool_]
     may_be_h1: NDArray[np.bool_]
     keeps_start: NDArray[np.bool_]
+    round_trip_ns: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.connection_no)
@@ -104,13 +108,15 @@ class Flights:
     """Pairs of flights: one element an exchange in each array, by connection, then time.
 
     The units of exchange i are `first[i]:stop[i]` of `units`; those before `turn[i]` are the
-    client's, the others the server's. Either part may be empty, never both.
+    client's, the others the server's. Either part may be empty, never both. `given_up_ns`
+    says when the client gave up waiting for an answer; NO_TIME if it did not.
     """
 
     units: Units
     first: NDArray[np.int64]
     turn: NDArray[np.int64]
     stop: NDArray[np.int64]
+    given_up_ns: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.first)
@@ -128,26 +134,26 @@ def find_flights(units: Units) -> Flights:
     """
     units = units.take(_without_set_up(units))
     control = _is_control(units)
-    units = units.take(_accepted(units, control))
+    accepted = _accepted(units, control)
+    given_up = _given_up(units, control, accepted)[accepted]
+    units = units.take(accepted)
     if not len(units):
         none = np.empty(0, np.int64)
-        return Flights(units, none, none, none)
-    first = np.flatnonzero(_begins(units))
+        return Flights(units, none, none, none, none)
+    # A flight begins with the client's data behind the server's, and with a connection.
+    begins = np.ones(len(units), np.bool_)
+    same = units.connection_no[1:] == units.connection_no[:-1]
+    begins[1:] = ~same | (units.from_client[1:] & ~units.from_client[:-1])
+    begins |= given_up != NO_TIME
+    first = np.flatnonzero(begins)
     stop = np.append(first[1:], len(units))
     # The client's units of a flight lie before the server's.
     before = np.concatenate(([0], np.cumsum(units.from_client)))
     turn = first + before[stop] - before[first]
     # A greeting has no request: it is no exchange, unless its request came before the capture.
     kept = (turn > first) | ~units.keeps_start[first]
-    return Flights(units, first[kept], turn[kept], stop[kept])
-
-
-def _begins(units: Units) -> NDArray[np.bool_]:
-    """Which units begin a flight: the client's behind the server's, and a connection's first."""
-    begins = np.ones(len(units), np.bool_)
-    same = units.connection_no[1:] == units.connection_no[:-1]
-    begins[1:] = ~same | (units.from_client[1:] & ~units.from_client[:-1])
-    return begins
+    ended = np.append(given_up[first[1:]], NO_TIME)
+    return Flights(units, first[kept], turn[kept], stop[kept], ended[kept])
 
 
 def _is_special(units: Units, table: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -164,7 +170,27 @@ def _is_control(units: Units) -> NDArray[np.bool_]:
     opens = server[_first_of_group(units.connection_no[server])]
     opens = opens[units.keeps_start[opens]]
     control[opens] |= _is_special(units.take(opens), _SETTINGS)
+    doubtful = np.flatnonzero(_is_special(units, _TWO_CONTROL) & units.from_client)
+    if len(doubtful) and len(server):
+        following = np.searchsorted(server, doubtful)
+        known = following < len(server)
+        doubtful, following = doubtful[known], server[following[known]]
+        control[doubtful] = (
+            units.connection_no[following] == units.connection_no[doubtful]
+        ) & _within_round_trip(units, doubtful, following)
     return control & units.may_be_h2
+
+
+def _within_round_trip(
+    units: Units, earlier: NDArray[np.int64], later: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Whether units were seen so soon behind others that these can't have caused them."""
+    apart = units.seen_ns[later] - units.seen_ns[earlier]
+    # A sample of the round trip is never quite the least.
+    soon: NDArray[np.bool_] = apart < units.round_trip_ns[earlier] - (
+        units.round_trip_ns[earlier] >> 3
+    )
+    return soon
 
 
 def _first_of_group(groups: NDArray[np.int32]) -> NDArray[np.bool_]:
@@ -203,24 +229,12 @@ def _without_set_up(units: Units) -> NDArray[np.bool_]:
 
 
 def _accepted(units: Units, control: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which units count: all but control frames that are no part of an answer, and 100s.
-
-    A control-sized unit of the server may well be the end of an answer: it counts if data
-    of the server came just before it.
-    """
+    """Which units count: all but control frames that are no part of an answer, and 100s."""
     accepted = ~control
     real = np.flatnonzero(accepted)
     doubtful = np.flatnonzero(control & ~units.from_client)
     if len(real) and len(doubtful):
-        previous = np.searchsorted(real, doubtful) - 1
-        known = previous >= 0
-        doubtful = doubtful[known]
-        before = real[previous[known]]
-        accepted[doubtful] = (
-            (units.connection_no[before] == units.connection_no[doubtful])
-            & ~units.from_client[before]
-            & (units.seen_ns[doubtful] - units.seen_ns[before] <= _TAIL_NS)
-        )
+        accepted[doubtful] = _ends_answer(units, real, doubtful)
     index = np.flatnonzero(accepted)
     if len(index) > 2:
         before, here, after = index[:-2], index[1:-1], index[2:]
@@ -234,6 +248,56 @@ def _accepted(units: Units, control: NDArray[np.bool_]) -> NDArray[np.bool_]:
         )
         accepted[here[interim]] = False
     return accepted
+
+
+def _ends_answer(
+    units: Units, real: NDArray[np.int64], doubtful: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Which units of the server with the size of a control frame are data of an answer.
+
+    Such a unit may well end an answer: it does if data of the server came just before. It
+    may also be a whole answer: it is if it came a round trip behind the client's data and
+    nothing else did, once the connection is past its first answer (for before that, the
+    server acknowledges the client's SETTINGS).
+    """
+    place = np.searchsorted(real, doubtful)
+    before = real[np.maximum(place - 1, 0)]
+    same = (place > 0) & (units.connection_no[before] == units.connection_no[doubtful])
+    apart = units.seen_ns[doubtful] - units.seen_ns[before]
+    ends = ~units.from_client[before] & (apart <= _TAIL_NS)
+    after = real[np.minimum(place, len(real) - 1)]
+    alone = (
+        (place == len(real))
+        | units.from_client[after]
+        | (units.connection_no[after] != units.connection_no[doubtful])
+    )
+    begin = np.searchsorted(units.connection_no, units.connection_no[doubtful])
+    answers = np.concatenate(([0], np.cumsum(~units.from_client[real])))
+    later = answers[place] > answers[np.searchsorted(real, begin)]
+    whole = units.from_client[before] & alone & later & ~_within_round_trip(units, before, doubtful)
+    result: NDArray[np.bool_] = same & (ends | whole)
+    return result
+
+
+def _given_up(
+    units: Units, control: NDArray[np.bool_], accepted: NDArray[np.bool_]
+) -> NDArray[np.int64]:
+    """For each unit when the client gave up the request before it; NO_TIME if it did not."""
+    result = np.full(len(units), NO_TIME, np.int64)
+    real = np.flatnonzero(accepted)
+    reset = np.flatnonzero(control & units.from_client & (units.content == _RST_STREAM_BYTES))
+    place = np.searchsorted(real, reset)
+    inside = (place > 0) & (place < len(real))
+    reset, place = reset[inside], place[inside]
+    before, after = real[place - 1], real[place]
+    in_vain = (
+        (units.connection_no[before] == units.connection_no[after])
+        & units.from_client[before]
+        & units.from_client[after]
+        & ~_within_round_trip(units, before, reset)
+    )
+    result[after[in_vain]] = units.seen_ns[reset[in_vain]]
+    return result
 
 
 def latest(

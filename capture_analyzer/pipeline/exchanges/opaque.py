@@ -18,6 +18,14 @@ from capture_analyzer.pipeline.exchanges.flights import Flights, Units, latest
 from capture_analyzer.pipeline.exchanges.http1 import Tunnel
 from capture_analyzer.pipeline.reassemble import Streams
 
+_NEVER_NS: Final = 1 << 60
+_MULTIPLEX_UNITS: Final = 3
+"""Records of a client's flight from which on it is taken for several HTTP/2 requests: one
+request often has two, for its fields and its content."""
+
+_UPLOAD_BYTES: Final = 4096
+"""Records of this size on the average are the content of one request."""
+
 _HEADER_BYTES: Final = 5  # of a TLS record (RFC 8446, section 5.1)
 _TLS13_OVERHEAD: Final = 17  # inner content type and a 16-byte tag (RFC 8446, section 5.2)
 _GCM_OVERHEAD: Final = 24  # explicit nonce and tag (RFC 5288, section 3)
@@ -32,6 +40,7 @@ class Speech:
     may_be_h1: NDArray[np.bool_]
     keeps_start: NDArray[np.bool_]
     overhead: NDArray[np.int64]  # bytes of a TLS record's fragment that are not content
+    round_trip_ns: NDArray[np.int64]  # to the server; very long if not known
 
     @classmethod
     def of(cls, connections: Sequence[Connection]) -> Speech:
@@ -43,6 +52,7 @@ class Speech:
             may_be_h1=np.array(h1, np.bool_),
             keeps_start=np.array([c.roles_certain for c in connections], np.bool_),
             overhead=np.array([_overhead(c.tls) for c in connections], np.int64),
+            round_trip_ns=np.array([c.server_side_rtt_ns or _NEVER_NS for c in connections]),
         )
 
 
@@ -76,9 +86,7 @@ def record_units(records: TlsRecords, packet_time_ns: NDArray[np.int64], speech:
         packet_time_ns: the time of each packet, by packet_no - 1.
         speech: what the connections may speak.
     """
-    is_data = (records.role == ROLE_CODE["application"]) | (
-        records.role == ROLE_CODE["early_data"]
-    )
+    is_data = (records.role == ROLE_CODE["application"]) | (records.role == ROLE_CODE["early_data"])
     data = np.flatnonzero(is_data & ~_is_goodbye(records, speech))
     data = data[_in_order(records.connection_no[data], records.first_packet_no[data])]
     connection = records.connection_no[data]
@@ -97,6 +105,7 @@ def record_units(records: TlsRecords, packet_time_ns: NDArray[np.int64], speech:
         may_be_h2=speech.may_be_h2[connection],
         may_be_h1=speech.may_be_h1[connection],
         keeps_start=speech.keeps_start[connection],
+        round_trip_ns=speech.round_trip_ns[connection],
     )
 
 
@@ -146,6 +155,15 @@ def opaque_exchanges(
     whole = answered & (cut[stop] == cut[turn])
     last = np.maximum(latest(units.last_seen_ns, first, stop), response_end)
     end = np.where(whole, np.maximum(request_end, response_end), NO_TIME)
+    given_up = flights.given_up_ns != NO_TIME
+    end = np.where(given_up, flights.given_up_ns, end)
+    requests = turn - first
+    request_bytes = sizes[turn] - sizes[first]
+    multiplexed = (
+        units.may_be_h2[first]
+        & (requests >= _MULTIPLEX_UNITS)
+        & (request_bytes < _UPLOAD_BYTES * requests)
+    )
     ttfb = np.where(
         asked & answered & (units.usable_ns[response_first] != NO_TIME),
         units.usable_ns[response_first] - request_start,
@@ -181,14 +199,16 @@ def opaque_exchanges(
             end_ns=end_ns,
             last_ns=last_ns,
             ttfb_ns=ttfb_ns,
-            request_bytes=request_bytes,
-            response_bytes=response_bytes,
+            request_bytes=sent,
+            response_bytes=received,
             request_first_packet_no=packet_a,
             request_last_packet_no=packet_b,
             response_first_packet_no=packet_c,
             response_last_packet_no=packet_d,
             request_records=request_records,
             response_records=response_records,
+            reset=reset,
+            shared_connection=shared,
         )
         for (
             connection_no,
@@ -199,14 +219,16 @@ def opaque_exchanges(
             end_ns,
             last_ns,
             ttfb_ns,
-            request_bytes,
-            response_bytes,
+            sent,
+            received,
             packet_a,
             packet_b,
             packet_c,
             packet_d,
             request_records,
             response_records,
+            reset,
+            shared,
         ) in zip(
             connection_nos,
             starts,
@@ -216,14 +238,16 @@ def opaque_exchanges(
             times(end),
             np.where(end == NO_TIME, last, end).tolist(),
             times(ttfb),
-            (sizes[turn] - sizes[first]).tolist(),
+            request_bytes.tolist(),
             (sizes[stop] - sizes[turn]).tolist(),
             where(asked, units.first_packet_no[first]),
             times(request_packets),
             where(answered, units.first_packet_no[response_first]),
             times(response_packets),
-            (turn - first).tolist() if records else repeat(None),
+            requests.tolist() if records else repeat(None),
             (stop - turn).tolist() if records else repeat(None),
+            given_up.tolist(),
+            multiplexed.tolist(),
             strict=False,
         )
     ]
@@ -306,4 +330,5 @@ def segment_units(
         may_be_h2=h2,
         may_be_h1=np.zeros(len(chunk), np.bool_),
         keeps_start=speech.keeps_start[connection_no],
+        round_trip_ns=speech.round_trip_ns[connection_no],
     )

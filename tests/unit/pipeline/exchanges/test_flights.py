@@ -49,6 +49,7 @@ def units(
         may_be_h2=np.full(count, h2),
         may_be_h1=np.full(count, h1),
         keeps_start=np.full(count, keeps_start),
+        round_trip_ns=np.full(count, 5000),
     )
 
 
@@ -86,7 +87,7 @@ def test_an_answer_whose_request_came_before_the_capture_is_one() -> None:
     assert shape(flights) == [([], [80, 90]), ([20], [30])]
 
 
-@pytest.mark.parametrize("control", [9, 13, 17, 22, 26, 30, 39])
+@pytest.mark.parametrize("control", [9, 13, 17, 22, 26, 30])
 def test_control_frames_during_an_answer_begin_nothing(control: int) -> None:
     line = f"c200 s1000 c{control} s2000 c{control} s500 c120 s10"
     assert shape(find_flights(units(line, h2=True))) == [
@@ -100,10 +101,44 @@ def test_without_http2_the_same_sizes_are_data() -> None:
     assert shape(flights) == [([200], [1000]), ([13], [2000])]
 
 
-@pytest.mark.parametrize("size", [8, 10, 14, 16, 27, 40])
+@pytest.mark.parametrize("size", [8, 10, 14, 16, 27, 39, 40])
 def test_other_small_sizes_are_requests(size: int) -> None:
     flights = find_flights(units(f"c200 s1000 c{size} s2000", h2=True))
     assert shape(flights) == [([200], [1000]), ([size], [2000])]
+
+
+@pytest.mark.parametrize("size", [22, 26, 30])
+def test_two_frames_long_and_answered_a_round_trip_later_is_a_request(size: int) -> None:
+    flights = find_flights(units(f"c200 s1000 c{size} s2000", h2=True, apart_ns=5000))
+    assert shape(flights) == [([200], [1000]), ([size], [2000])]
+
+
+def test_one_control_frame_is_none_whenever_the_answer_goes_on() -> None:
+    flights = find_flights(units("c200 s1000 c13 s2000@3", h2=True))
+    assert shape(flights) == [([200], [1000, 2000])]
+
+
+def test_a_stream_reset_after_waiting_in_vain_gives_the_request_up() -> None:
+    flights = find_flights(units("c200 s1000 c100 c13@1 c150 s500", h2=True))
+    assert shape(flights) == [([200], [1000]), ([100], []), ([150], [500])]
+    assert flights.given_up_ns[0] == NO_TIME
+    assert flights.given_up_ns[1] == flights.units.seen_ns[2] + SECOND
+    assert flights.given_up_ns[2] == NO_TIME
+
+
+def test_a_window_update_at_once_gives_nothing_up() -> None:
+    flights = find_flights(units("c200 s1000 c100 c13 c150 s500", h2=True))
+    assert shape(flights) == [([200], [1000]), ([100, 150], [500])]
+
+
+def test_an_answer_with_the_size_of_a_control_frame() -> None:
+    flights = find_flights(units("c200 s1000 c100 s17@1 c150 s500", h2=True))
+    assert shape(flights) == [([200], [1000]), ([100], [17]), ([150], [500])]
+
+
+def test_a_ping_of_the_server_before_the_round_trip_is_over_is_no_answer() -> None:
+    flights = find_flights(units("c200 s1000 c100 s17 s600@1", h2=True))
+    assert shape(flights) == [([200], [1000]), ([100], [600])]
 
 
 def test_the_preface_of_http2_is_not_the_request() -> None:
