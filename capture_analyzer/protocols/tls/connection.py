@@ -49,6 +49,7 @@ class Understood:
             that the outer content type says.
         tls13: application data is not told from handshake by the outer type.
         problems: (clause, from_client, record index) for what breaks the rules.
+        ends_in_clear: the handshake goes on behind the records that were looked at.
     """
 
     summary: TlsSummary
@@ -59,6 +60,7 @@ class Understood:
     server_roles: list[tuple[int, int]] = dataclasses.field(default_factory=list)
     tls13: bool = True
     problems: list[tuple[str, bool, int]] = dataclasses.field(default_factory=list)
+    ends_in_clear: bool = False
 
 
 def understand(
@@ -107,6 +109,7 @@ def understand(
         result.messages += [
             _row(connection_no, from_client, message, head) for message in part.messages
         ]
+        result.ends_in_clear |= part.encrypted_from == len(head.types) < head.total
         if part.malformed:
             result.problems.append(
                 ("a clear record's content breaks the rules", from_client, part.encrypted_from)

@@ -162,28 +162,29 @@ def walk_rows(chunks: Chunks, rows: NDArray[np.int64]) -> Walked:
     return _Walk(chunks).walk(rows)
 
 
-def evidence(chunks: Chunks, row: int) -> int:
+def evidence(stream: ByteStream) -> int:
     """How surely a stream that does not begin with a hello carries TLS records: 0 to 4.
 
     One for each record header in a chain (up to three), and one more where the chain's last
-    record ends exactly where the captured bytes end. Four are certain for all purposes, and
-    so are three; less is what may happen by chance. Only the first `SEARCH_BYTES` of each
-    captured run are looked at.
+    record ends exactly where the captured bytes end. Three is certain for all purposes; less
+    may happen by chance. Only the first `SEARCH_BYTES` of each captured run are looked at.
     """
-    walker = _Walk(chunks)
-    found = walker.search(row, int(chunks.bounds[row]), 0)
-    captured_end = int(walker.ends[chunks.bounds[row + 1] - 1]) if len(walker.ends) else 0
+    if not len(stream):
+        return 0
+    walker = _Walk(Chunks.of(stream))
+    found = walker.search(0, 0, 0)
+    captured_end = int(walker.ends[-1])
     headers = 0
     while found is not None and headers < 3:
         offset, chunk = found
-        header = walker.header(row, offset, chunk)
+        header = walker.header(0, offset, chunk)
         if header is None:
             break
         headers += 1
         offset += HEADER_BYTES + header[1]
         if offset == captured_end:
             return headers + 1
-        chunk = walker.chunk_of(row, offset)
+        chunk = walker.chunk_of(0, offset)
         found = (offset, chunk) if chunk >= 0 else None
     return headers
 

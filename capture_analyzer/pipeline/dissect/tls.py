@@ -1,0 +1,299 @@
+"""TLS connections: records of all of them at once, then each one's handshake."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capture_analyzer.model.anomalies import Anomaly
+from capture_analyzer.model.column import NO_TIME
+from capture_analyzer.model.connections import Connection, TlsSummary
+from capture_analyzer.model.tls_records import ROLE_CODE, HandshakeMessage, TlsRecords
+from capture_analyzer.pipeline.dissect.guard import Guard
+from capture_analyzer.pipeline.reassemble import Streams
+from capture_analyzer.protocols.tls.connection import Fragment, Understood, understand
+from capture_analyzer.protocols.tls.handshake import (
+    ALERT,
+    APPLICATION_DATA,
+    CHANGE_CIPHER_SPEC,
+    HANDSHAKE,
+)
+from capture_analyzer.protocols.tls.records import (
+    HEADER_BYTES,
+    Chunks,
+    Walked,
+    to_table,
+    walk_rows,
+)
+from capture_analyzer.protocols.tls.roles import CLOSE_NOTIFY_BYTES, Head
+
+HEAD_RECORDS: Final = 24
+"""Records of a direction among which its handshake is looked for: it has about ten."""
+
+LONG_HEAD_RECORDS: Final = 1024
+"""Where the handshake is not over after so few, because its messages are cut in pieces."""
+
+_ROLE_OF_TYPE: Final = np.zeros(256, np.uint8)
+_ROLE_OF_TYPE[CHANGE_CIPHER_SPEC] = ROLE_CODE["change_cipher_spec"]
+_ROLE_OF_TYPE[ALERT] = ROLE_CODE["alert"]
+_ROLE_OF_TYPE[HANDSHAKE] = ROLE_CODE["handshake"]
+_ROLE_OF_TYPE[APPLICATION_DATA] = ROLE_CODE["application"]
+
+
+@dataclasses.dataclass(slots=True)
+class DissectedTls:
+    """Rows of all TLS connections."""
+
+    records: TlsRecords
+    handshake_messages: list[HandshakeMessage]
+    anomalies: list[Anomaly]
+
+
+def dissect_tls(
+    streams: Streams,
+    connections: Sequence[Connection],
+    numbers: NDArray[np.int64],
+    *,
+    keys_given: bool,
+    guard: Guard,
+) -> DissectedTls:
+    """Walk the records of TLS connections and read their handshakes.
+
+    Sets `protocol`, `tls`, `alpn` and `server_name` of these connections.
+
+    Args:
+        streams: of all connections.
+        connections: all of them.
+        numbers: which of them speak TLS, ascending.
+        keys_given: a key log was given.
+        guard: keeps one connection's failure from the others.
+    """
+    rows = np.repeat(2 * numbers, 2)
+    rows[1::2] += 1
+    chunks = Chunks(
+        streams.bounds,
+        streams.starts,
+        streams.lengths,
+        streams.packet_nos,
+        streams.seen_ns,
+        streams.in_order_ns,
+        streams.buffer_nos,
+        streams.buffer_offsets,
+        streams.buffers,
+    )
+    walked = walk_rows(chunks, rows)
+    records = to_table(chunks, walked, (walked.row >> 1).astype(np.int32), (walked.row & 1) == 0)
+    first = np.searchsorted(walked.row, rows)
+    totals = np.searchsorted(walked.row, rows, "right") - first
+    heads = _Heads(streams, chunks, walked, records, first, totals)
+
+    messages: list[HandshakeMessage] = []
+    anomalies = _lost_boundaries(walked)
+    special: list[tuple[int, int]] = []  # (record, role)
+    clear_types = np.zeros(len(connections), np.bool_)  # the outer type tells what is inside
+    for place, number in enumerate(numbers.tolist()):
+        connection = connections[number]
+        connection.protocol = "tls"
+        with guard(number):
+            understood = heads.understand(place, connection)
+            _fill(connection, understood, keys_given)
+            messages += understood.messages
+            clear_types[number] = not understood.tls13
+            for row, roles in (
+                (2 * place, understood.client_roles),
+                (2 * place + 1, understood.server_roles),
+            ):
+                start = heads.first[row]
+                special += [(start + index, role) for index, role in roles]
+            for clause, from_client, index in understood.problems:
+                anomalies.append(heads.problem(place, number, clause, from_client, index))
+    _set_roles(records, special, clear_types, walked, first, totals, streams)
+    return DissectedTls(records, messages, anomalies)
+
+
+class _Heads:
+    """The first records of each TLS stream, as lists."""
+
+    def __init__(
+        self,
+        streams: Streams,
+        chunks: Chunks,
+        walked: Walked,
+        records: TlsRecords,
+        first: NDArray[np.int64],
+        totals: NDArray[np.int64],
+    ) -> None:
+        self.streams = streams
+        self.chunks = chunks
+        self.walked = walked
+        self.records = records
+        self.first: list[int] = first.tolist()
+        self.totals: list[int] = totals.tolist()
+        self.views = [memoryview(buffer) for buffer in streams.buffers]
+        counts = np.minimum(totals, HEAD_RECORDS)
+        stops = np.cumsum(counts)
+        self.starts: list[int] = (stops - counts).tolist()
+        self.stops: list[int] = stops.tolist()
+        # Record numbers of all heads, end to end.
+        of_head = np.repeat(first - (stops - counts), counts) + np.arange(counts.sum())
+        self.columns = self.gather(of_head)
+
+    def gather(self, which: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Columns of these records: those of `Head`, then where their content lies."""
+        walked, records, chunks = self.walked, self.records, self.chunks
+        first, last = walked.first_chunk[which], walked.last_chunk[which]
+        offset = walked.offset[which] + HEADER_BYTES
+        end = offset + walked.length[which]
+        in_one = (offset >= chunks.starts[first]) & (
+            end <= chunks.starts[first] + chunks.lengths[first]
+        )
+        at = chunks.buffer_offsets[first] + offset - chunks.starts[first]
+        return np.stack(
+            (
+                walked.content_type[which],
+                walked.length[which],
+                records.first_packet_no[which],
+                records.last_packet_no[which],
+                records.seen_ns[which],
+                chunks.seen_ns[last],
+                records.complete_ns[which],
+                walked.complete[which],
+                np.where(in_one, at, -1),
+                chunks.buffer_nos[first],
+                offset,
+            ),
+            dtype=np.int64,
+        )
+
+    def understand(self, place: int, connection: Connection) -> Understood:
+        """Read the handshake of the TLS connection at this place."""
+        client, client_fragment = self.head(2 * place, connection.connection_no, True)
+        server, server_fragment = self.head(2 * place + 1, connection.connection_no, False)
+        number, rtt_ns = connection.connection_no, connection.server_side_rtt_ns
+        result = understand(number, client, server, client_fragment, server_fragment, rtt_ns=rtt_ns)
+        if result.ends_in_clear:
+            client, client_fragment = self.head(2 * place, number, True, long=True)
+            server, server_fragment = self.head(2 * place + 1, number, False, long=True)
+            result = understand(
+                number, client, server, client_fragment, server_fragment, rtt_ns=rtt_ns
+            )
+        return result
+
+    def head(
+        self, row: int, number: int, from_client: bool, *, long: bool = False
+    ) -> tuple[Head, Fragment]:
+        """The first records of a stream, and how to get at their content."""
+        if long:
+            start = self.first[row]
+            stop = start + min(self.totals[row], LONG_HEAD_RECORDS)
+            columns = self.gather(np.arange(start, stop)).tolist()
+        else:
+            columns = self.columns[:, self.starts[row] : self.stops[row]].tolist()
+        positions, buffer_nos, offsets = columns[8:]
+        lengths, complete = columns[1], columns[7]
+        views = self.views
+
+        def fragment(index: int) -> bytes | None:
+            at, length = positions[index], lengths[index]
+            if at >= 0:
+                return bytes(views[buffer_nos[index]][at : at + length])
+            if not complete[index]:
+                return None
+            start = offsets[index]
+            return self.streams.stream(number, from_client).read(start, start + length)
+
+        head = Head(
+            types=columns[0],
+            lengths=lengths,
+            first_packet_nos=columns[2],
+            last_packet_nos=columns[3],
+            seen_ns=columns[4],
+            last_seen_ns=columns[5],
+            complete_ns=columns[6],
+            complete=complete,
+            total=self.totals[row],
+        )
+        return head, fragment
+
+    def problem(
+        self, place: int, number: int, clause: str, from_client: bool, index: int
+    ) -> Anomaly:
+        """The anomaly for what breaks the rules in a record."""
+        record = self.first[2 * place + (not from_client)] + index
+        last = len(self.records) - 1
+        packet_no = int(self.records.first_packet_no[min(record, last)]) if last >= 0 else None
+        return Anomaly("tls-malformed", "peer", clause, number, packet_no)
+
+
+def _fill(connection: Connection, understood: Understood, keys_given: bool) -> None:
+    summary = understood.summary
+    summary.why_not = _why_not(summary, keys_given)
+    connection.tls = summary
+    connection.alpn = understood.alpn
+    connection.server_name = understood.server_name
+
+
+def _why_not(summary: TlsSummary, keys_given: bool) -> str:
+    if summary.start_ns is None:
+        return "the capture began after the handshake"
+    if summary.version is None or (summary.alert is not None and summary.end_ns is None):
+        return "the handshake was not completed"
+    if keys_given:
+        return "this version does not use key logs yet"
+    return "no key log was given"
+
+
+def _lost_boundaries(walked: Walked) -> list[Anomaly]:
+    """One anomaly a stream and kind of loss, with its count."""
+    anomalies: dict[tuple[int, bool], Anomaly] = {}
+    for lost in sorted(walked.lost, key=lambda lost: (lost.row, lost.offset)):
+        known = anomalies.get((lost.row, lost.gap))
+        if known is not None:
+            known.count += 1
+            continue
+        who = "server" if lost.row & 1 else "client"
+        anomalies[lost.row, lost.gap] = (
+            Anomaly(
+                "tls-gap",
+                "capture",
+                f"bytes with a record header of the {who} are missing",
+                lost.row >> 1,
+                lost.packet_no,
+            )
+            if lost.gap
+            else Anomaly(
+                "tls-malformed",
+                "peer",
+                f"what the {who} sent is no TLS record",
+                lost.row >> 1,
+                lost.packet_no,
+            )
+        )
+    return list(anomalies.values())
+
+
+def _set_roles(
+    records: TlsRecords,
+    special: list[tuple[int, int]],
+    clear_types: NDArray[np.bool_],
+    walked: Walked,
+    first: NDArray[np.int64],
+    totals: NDArray[np.int64],
+    streams: Streams,
+) -> None:
+    records.role = _ROLE_OF_TYPE[records.content_type]
+    hidden = (records.content_type == APPLICATION_DATA) & ~clear_types[records.connection_no]
+    records.role_inferred = hidden
+    # The last record of a closed direction, just as long as an alert: close_notify.
+    last = (first + totals - 1)[totals > 0]
+    row = walked.row[last]
+    closed = (streams.fin_ns[row] != NO_TIME) | (streams.reset_ns[row >> 1] != NO_TIME)
+    alert = last[closed & hidden[last] & (walked.length[last] == CLOSE_NOTIFY_BYTES)]
+    records.role[alert] = ROLE_CODE["alert"]
+    if special:
+        which, role = np.array(special, np.int64).T
+        records.role[which] = role

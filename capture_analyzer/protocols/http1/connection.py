@@ -1,0 +1,424 @@
+"""Both directions of a connection that speaks HTTP/1.x, watched together.
+
+Requests are read by their own framing; how a response is framed depends on its request
+(RFC 9112, section 6.3), so responses are read beside them. What can't be read is skipped up
+to the next start line: a passive parser gives up a message, never the connection.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Final
+
+from capture_analyzer.model.byte_stream import ByteStream
+from capture_analyzer.model.messages import Message
+from capture_analyzer.protocols import codings
+from capture_analyzer.protocols.http1 import content as framing
+from capture_analyzer.protocols.http1.content import Content, Framing
+from capture_analyzer.protocols.http1.head import (
+    MAX_HEAD_BYTES,
+    Reduce,
+    Section,
+    find_end,
+    parse_section,
+)
+from capture_analyzer.protocols.http1.source import Source
+from capture_analyzer.protocols.http1.start_line import (
+    REQUEST_LINE,
+    STATUS_LINE,
+    find_request,
+    find_response,
+)
+from capture_analyzer.wire.text import printable
+
+MAX_MESSAGES: Final = 1 << 20
+"""Messages read of one direction: more than any capture that fits the rest of the analysis."""
+
+MAX_LOST: Final = 32
+"""How often a direction may lose its place without a gap before it is given up: each time costs
+a search, and what breaks the rules that often is another protocol."""
+
+_PIECE: Final = 1 << 16  # content bytes decoded at a time
+
+
+@dataclasses.dataclass(slots=True)
+class Problem:
+    """What limits the reading of a connection.
+
+    Attributes:
+        code: "http-malformed", "http-gap", "http-incomplete" or "http-coding".
+        clause: what is wrong, without content.
+        packet_no: where it was noticed, None if unknown.
+    """
+
+    code: str
+    clause: str
+    from_client: bool
+    packet_no: int | None
+
+
+@dataclasses.dataclass(slots=True)
+class Parsed:
+    """What a connection holds.
+
+    Attributes:
+        messages: requests and final responses, by direction, then offset.
+        problems: in order of notice.
+        server_name: Host of the first request that has one, as sent.
+    """
+
+    messages: list[Message] = dataclasses.field(default_factory=list)
+    problems: list[Problem] = dataclasses.field(default_factory=list)
+    server_name: str | None = None
+
+
+def parse(client: ByteStream, server: ByteStream, reduce: Reduce) -> Parsed:
+    """Read the messages of both directions.
+
+    Args:
+        client: the client's direction.
+        server: the server's.
+        reduce: what captured text passes through.
+    """
+    return _Connection(client, server, reduce).parse()
+
+
+@dataclasses.dataclass(slots=True)
+class _Request:
+    """A request as pairing and response framing need it."""
+
+    message: Message
+    method: str
+    may_tunnel: bool
+
+
+class _Connection:
+    def __init__(self, client: ByteStream, server: ByteStream, reduce: Reduce) -> None:
+        self.parsed = Parsed()
+        self.reduce = reduce
+        self.client = _Half(client, reduce, self.parsed.problems)
+        self.server = _Half(server, reduce, self.parsed.problems)
+        self.requests: list[_Request] = []
+        self.responses: list[Message] = []
+
+    def parse(self) -> Parsed:
+        server = self.server
+        waiting = 0  # the oldest request without a response
+        interim: list[Message] = []
+        blocked = False  # the last request may open a tunnel
+        tunnel = False
+        first = server.unread_begin()
+        if first is not None:
+            self.responses.append(first)
+        while not tunnel:
+            while not blocked and (request := self.next_request()) is not None:
+                self.requests.append(request)
+                blocked = request.may_tunnel
+            head = server.next_head()
+            if head is None:
+                break
+            opening_ns = interim[0].seen_ns if interim else head.message.seen_ns
+            answered = self.answered(waiting, opening_ns, head.skipped)
+            request = self.requests[answered] if answered >= 0 else None
+            response, is_tunnel = self.response(head, request)
+            status = response.status or 0
+            if status < 200 and status != 101:
+                interim.append(response)
+                continue
+            response.interim, interim = interim, []
+            if request is not None:
+                response.pair_no = request.message.pair_no = answered
+                waiting = answered + 1
+                if blocked and waiting == len(self.requests):
+                    blocked, tunnel = False, is_tunnel
+            else:
+                tunnel = is_tunnel
+            response.upgrade = tunnel
+            self.responses.append(response)
+        if blocked and not tunnel and self.requests[-1].method != "CONNECT":
+            # No answer to it was captured; what looks like requests are some.
+            while (request := self.next_request()) is not None:
+                self.requests.append(request)
+        if interim and waiting < len(self.requests):
+            self.requests[waiting].message.interim = interim
+        self.parsed.messages = [request.message for request in self.requests] + self.responses
+        return self.parsed
+
+    def answered(self, waiting: int, seen_ns: int, skipped: bool) -> int:
+        """Index of the request that a response answers, -1 if it was not captured.
+
+        A response that was seen before a request does not answer it. Behind a stretch that
+        the capture lacks, it answers the last request that was seen before it.
+        """
+        requests = self.requests
+        if waiting >= len(requests) or requests[waiting].message.seen_ns > seen_ns:
+            return -1
+        while (
+            skipped
+            and waiting + 1 < len(requests)
+            and requests[waiting + 1].message.seen_ns <= seen_ns
+        ):
+            waiting += 1
+        return waiting
+
+    def next_request(self) -> _Request | None:
+        head = self.client.next_head()
+        if head is None or len(self.requests) >= MAX_MESSAGES:
+            return None
+        message, section = head.message, head.section
+        method, target = head.line
+        message.method = method
+        message.target = self.reduce.target(target)
+        authority = section.host
+        if method == "CONNECT":
+            authority = target
+            message.target = self.reduce.authority(target)
+        elif "://" in target[:16]:
+            # absolute-form (RFC 9112, section 3.2.2)
+            authority = target.partition("://")[2].partition("/")[0].partition("?")[0]
+        if authority:
+            message.authority = self.reduce.authority(authority)
+            if self.parsed.server_name is None:
+                self.parsed.server_name = _host(authority)
+        kind, length, problem = framing.request_framing(method, section)
+        self.client.add_content(head, kind, length, problem)
+        return _Request(message, method, method == "CONNECT" or section.upgrade)
+
+    def response(self, head: _Head, request: _Request | None) -> tuple[Message, bool]:
+        """The response with its content, and whether a tunnel follows it."""
+        message = head.message
+        status = int(head.line[0])
+        message.status = status
+        method = request.method if request else None
+        kind, length, problem = framing.response_framing(status, method, head.section)
+        if request is None and kind in ("length", "chunked") and self.server.begins(head.end):
+            kind = "none"  # the request, which was not captured, must have been a HEAD
+        self.server.add_content(head, kind, length, problem)
+        return message, kind == "tunnel"
+
+
+@dataclasses.dataclass(slots=True)
+class _Head:
+    """A start line with its header section.
+
+    Attributes:
+        line: (method, target) of a request, (status,) of a response.
+        end: offset behind it.
+        whole: the empty line that ends it was captured.
+        skipped: what stands in front of it was not read.
+    """
+
+    message: Message
+    section: Section
+    line: tuple[str, ...]
+    end: int
+    whole: bool
+    skipped: bool
+
+
+class _Half:
+    """One direction: where its next message begins, and how to get there."""
+
+    def __init__(self, stream: ByteStream, reduce: Reduce, problems: list[Problem]) -> None:
+        self.source = Source(stream)
+        self.stream = stream
+        self.from_client = stream.from_client
+        self.reduce = reduce
+        self.problems = problems
+        self.at = 0
+        self.skipped = False
+        self.lost = 0
+        self.given_up = not len(stream)
+
+    def begins(self, offset: int) -> bool:
+        """Whether a start line of this direction lies at `offset`."""
+        pattern = REQUEST_LINE if self.from_client else STATUS_LINE
+        return pattern.match(self.source.read(offset, offset + 512)) is not None
+
+    def find(self, offset: int) -> int | None:
+        """Offset of the next start line."""
+        search = find_request if self.from_client else find_response
+        return search(self.source, offset, self.source.captured_end)
+
+    def unread_begin(self) -> Message | None:
+        """What is there of a response whose head was sent before the capture began."""
+        first = self.source.next_captured(0)
+        if first is None or not (self.stream.begins_mid_stream or first > 0):
+            return None
+        if self.begins(first):
+            self.at = first
+            self.skipped = True
+            return None
+        following = self.find(first)
+        if following is None and not self.stream.begins_mid_stream:
+            return None
+        message = self.message(first)
+        message.start_certain = False
+        self.at = self.source.end if following is None else following
+        self.skipped = True
+        self.finish(message, self.at, complete=following is not None)
+        message.content_bytes = message.length
+        return message
+
+    def next_head(self) -> _Head | None:
+        """The next start line and header section; None at the end of what can be read."""
+        pattern = REQUEST_LINE if self.from_client else STATUS_LINE
+        source = self.source
+        while not self.given_up:
+            if self.at >= source.captured_end:
+                return None
+            data = source.read(self.at, self.at + 64)
+            if data[:1] in (b"\r", b"\n"):
+                # Empty lines in front of a start line (RFC 9112, section 2.2).
+                self.at += len(data) - len(data.lstrip(b"\r\n"))
+                continue
+            raw, whole = find_end(source, self.at) if data else (b"", False)
+            match = pattern.match(raw)
+            if match is None:
+                self.resynchronise(raw)
+                continue
+            message = self.message(self.at)
+            major_minor = match.group(1 if not self.from_client else 3)
+            message.protocol = "http/1.1" if major_minor == b"1.1" else "http/1.0"
+            line = (
+                (printable(match.group(1)), printable(match.group(2)))
+                if self.from_client
+                else (match.group(2).decode(),)
+            )
+            section = parse_section(raw[match.end() :], self.reduce)
+            message.fields = section.fields
+            end = self.at + len(raw)
+            if whole:
+                chunk = source.last_chunk(end - 1)
+                message.head_packet_no = source.packet_no(chunk)
+                message.head_ns = source.usable_ns(chunk)
+            for clause in section.problems:
+                self.note("http-malformed", clause, self.at)
+            head = _Head(message, section, line, end, whole, self.skipped)
+            self.skipped = False
+            return head
+        return None
+
+    def add_content(self, head: _Head, kind: Framing, length: int, problem: str | None) -> None:
+        """Find the end of a message and fill in what depends on it."""
+        source, message = self.source, head.message
+        if problem:
+            self.note("http-malformed", problem, message.offset)
+        if not head.whole:
+            self.at = head.end
+            self.finish(message, head.end, complete=False)
+            if len(source.read(message.offset, head.end)) >= MAX_HEAD_BYTES:
+                self.note("http-malformed", "a header section is too long", message.offset)
+                self.given_up = True
+            self.skipped = True
+            return
+        if kind == "length":
+            content = framing.by_length(source, head.end, length)
+        elif kind == "chunked":
+            content = framing.chunked(source, head.end, self.reduce, from_client=self.from_client)
+        elif kind == "close":
+            content = framing.until_close(source, head.end)
+        else:
+            content = Content(head.end, lost=kind == "unknown")
+        if content.problem:
+            self.note("http-malformed", content.problem, min(content.end, source.captured_end - 1))
+        message.fields += content.trailers
+        self.at = content.end
+        self.finish(message, content.end, complete=content.complete)
+        message.content_bytes = content.length
+        if (
+            not content.complete
+            and content.end >= source.end
+            and self.stream.fin_ns is not None
+            and not message.missing_bytes
+        ):
+            # The sender closed the connection in front of the end it had announced.
+            message.end_ns = source.usable_ns(source.last_chunk(source.end - 1))
+            self.note("http-incomplete", "the connection closed inside a message", source.end - 1)
+        if head.section.content_codings and content.length and content.complete:
+            self.decode(head, content)
+        if kind == "tunnel":
+            self.given_up = True
+        elif content.lost:
+            self.skipped = True
+            self.resynchronise(b"")
+
+    def decode(self, head: _Head, content: Content) -> None:
+        """Measure the content without its content codings."""
+        message = head.message
+        if content.pieces is None or message.missing_bytes:
+            return
+        try:
+            message.decoded_bytes = codings.decoded_length(
+                head.section.content_codings, self.pieces(content.pieces)
+            )
+        except codings.CodingError as error:
+            self.note("http-coding", f"content {error}", message.offset)
+
+    def pieces(self, where: list[tuple[int, int]]) -> Iterator[bytes]:
+        for start, length in where:
+            for at in range(start, start + length, _PIECE):
+                yield self.source.read(at, min(at + _PIECE, start + length))
+
+    def resynchronise(self, seen: bytes) -> None:
+        """Go to the next start line; `seen` is what lies where one was due."""
+        source, at = self.source, self.at
+        gap = source.missing(at, at + len(seen) + 1) > 0
+        found = self.find(at + 1 if seen else at)
+        who = "client" if self.from_client else "server"
+        if gap:
+            self.note("http-gap", f"bytes with a message's begin of the {who} are missing", at)
+        elif at > 0 or not self.stream.begins_mid_stream:
+            self.lost += 1
+            self.note("http-malformed", f"what the {who} sent is no message", at)
+        self.skipped = True
+        if found is None or self.lost > MAX_LOST:
+            self.given_up = True
+        else:
+            self.at = found
+
+    def message(self, offset: int) -> Message:
+        """A message that begins at a captured offset."""
+        source = self.source
+        chunk = source.last_chunk(offset)
+        packet_no, seen_ns = source.packet_no(chunk), source.seen_ns(chunk)
+        return Message(
+            self.stream.connection_no,
+            self.from_client,
+            offset,
+            0,
+            "http/1.1",
+            first_packet_no=packet_no,
+            last_packet_no=packet_no,
+            seen_ns=seen_ns,
+            start_ns=source.usable_ns(chunk),
+            last_ns=seen_ns,
+        )
+
+    def finish(self, message: Message, end: int, *, complete: bool) -> None:
+        """Fill in length, last packet and times of a message that ends in front of `end`."""
+        source = self.source
+        end = min(end, source.end)
+        message.length = end - message.offset
+        chunk = source.last_chunk(end - 1)
+        message.last_packet_no = source.packet_no(chunk)
+        message.last_ns = source.seen_ns(chunk)
+        message.complete = complete
+        if complete:
+            message.end_ns = source.usable_ns(chunk)
+        if end > source.ends[chunk] or source.starts[chunk] > message.offset:
+            message.missing_bytes = source.missing(message.offset, end)
+
+    def note(self, code: str, clause: str, offset: int) -> None:
+        chunk = self.source.last_chunk(offset)
+        packet_no = self.source.packet_no(chunk) if chunk >= 0 else None
+        self.problems.append(Problem(code, clause, self.from_client, packet_no))
+
+
+def _host(authority: str) -> str | None:
+    """The host of an authority, without port and brackets."""
+    authority = authority.rpartition("@")[2]
+    if authority.startswith("["):
+        return authority[1:].partition("]")[0] or None
+    return authority.partition(":")[0] or None
