@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from capture_analyzer.cli import exit_codes
+from capture_analyzer.cli import exit_codes, output
 from capture_analyzer.cli.progress import ProgressBar
 from capture_analyzer.cli.safe_text import printable
 from capture_analyzer.errors import KeyLogError, OptionError
@@ -26,7 +26,7 @@ _REDACTABLE: Final = ("hosts", "ips", "paths")
 
 @click.command()
 @click.argument("capture", metavar="CAPTURE")
-@click.option("-o", "--output", "report", metavar="REPORT.html", help="Write the report.")
+@click.option("-o", "report", metavar="REPORT.html", help="Write the report.")
 @click.option("--json", "json_file", metavar="FILE", help="Write the analysis as JSON; - = stdout.")
 @click.option("--packets", metavar="FILE.csv", help="Write a CSV row for every packet.")
 @click.option(
@@ -105,7 +105,10 @@ def analyze(
             progress=progress,
         )
         progress("writing", 0, 1)
-        _write(analysis, report, json_file, packets)
+        try:
+            _write(analysis, report, json_file, packets)
+        except BrokenPipeError:  # the exit code still says what was found
+            output.drop()
     _warn(analysis)
     if not quiet and not _occupied(outputs.values()):
         _summarise(analysis, report)
@@ -200,8 +203,7 @@ def _summarise(analysis: Analysis, report: str | None) -> None:
             click.echo(terminal.painted(line) if colour else terminal.plain(line), color=colour)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Who reads it has seen enough; the exit code still says what was found.
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+        output.drop()
 
 
 def _verdict(analysis: Analysis, fail_on: str | None) -> int:

@@ -10,7 +10,7 @@ from typing import Final, NoReturn
 
 import click
 
-from capture_analyzer.cli import exit_codes
+from capture_analyzer.cli import exit_codes, output
 from capture_analyzer.cli.analyze import analyze
 from capture_analyzer.cli.detectors import detectors
 from capture_analyzer.cli.explain import explain
@@ -21,6 +21,10 @@ from capture_analyzer.errors import (
     KeyLogError,
 )
 from capture_analyzer.version import __version__
+
+_NAME: Final = "capture-analyzer"
+COMPLETE: Final = "_CAPTURE_ANALYZER_COMPLETE"
+"""Environment variable by which click's shell completion asks."""
 
 DEBUG: Final = "CAPTURE_ANALYZER_DEBUG"
 """Environment variable: set to 1, an internal error shows its trace-back."""
@@ -46,20 +50,27 @@ def run() -> NoReturn:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        _drop_output()
+        output.drop()
     sys.exit(code)
 
 
 def _code_of(arguments: list[str]) -> int:
+    if COMPLETE in os.environ:  # a shell asks for what could follow
+        main.main(arguments, prog_name=_NAME)
     try:
-        code = main.main(arguments, prog_name="capture-analyzer", standalone_mode=False)
+        # Not main.main(): it answers a reader that went away with exit code 1, which means
+        # something else here.
+        with main.make_context(_NAME, arguments) as context:
+            code = main.invoke(context)
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
     except click.ClickException as error:
         error.show()
         return exit_codes.USAGE
     except (click.Abort, KeyboardInterrupt):
         return exit_codes.INTERRUPTED
     except BrokenPipeError:
-        _drop_output()
+        output.drop()
         return exit_codes.DONE
     except CaptureAnalyzerError as error:
         unreadable = isinstance(error, CaptureReadError | KeyLogError)
@@ -71,7 +82,7 @@ def _code_of(arguments: list[str]) -> int:
 
 
 def _complain(sentence: str) -> None:
-    click.echo(f"capture-analyzer: {printable(sentence)}", err=True)
+    click.echo(f"{_NAME}: {printable(sentence)}", err=True)
 
 
 def _internal(error: Exception) -> int:
@@ -91,8 +102,3 @@ def _internal(error: Exception) -> int:
         f"in the program; please report this line, and with {DEBUG}=1 the trace-back it prints."
     )
     return exit_codes.INTERNAL
-
-
-def _drop_output() -> None:
-    """Nobody reads standard output any more: say nothing when Python flushes it at the end."""
-    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115

@@ -168,7 +168,11 @@ def _headline(told: Verdict, columns: int) -> list[Line]:
     if sentences:
         lines += _text(" ".join(sentences), columns, 5)
     if told.command:
-        lines += [_line(""), _line(f"  {told.command}")]
+        # Not cut, since it is there to be copied.
+        lines += [
+            _line(""),
+            *([("  " + piece, "")] for piece in wrap(told.command, columns - 2, 9)),
+        ]
     return lines
 
 
@@ -231,11 +235,14 @@ def _slowest(analysis: Analysis, claimed: NDArray[np.int32], columns: int) -> _L
         phase_bar.bar(tables, claimed, row.exchange_no, bar_columns, _length(exchanges[0]))
         for row in exchanges
     ]
+    methods = [_method(row, tables) for row in exchanges]
+    method_columns = max(4, *map(len, methods)) if methods else 4
+    room += 4 - method_columns
     rows: list[list[Line]] = []
-    for row, drawn in zip(exchanges, bars, strict=True):
+    for row, method, drawn in zip(exchanges, methods, bars, strict=True):
         status = "-" if row.status is None else str(row.status)
         line: Line = [
-            (f"{row.exchange_no:4d}  {fit(_method(row, tables), 5)}", ""),
+            (f"{row.exchange_no:4d}  {fit(method, method_columns)} ", ""),
             (fit(printable(_place(row, tables)), room), ""),
             (f" {status:>4}", ""),
             (right(wording.duration(_length(row)), _AMOUNT), ""),

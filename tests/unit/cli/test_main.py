@@ -1,0 +1,275 @@
+"""The command line from outside: options, exit codes, streams."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from capture_analyzer.cli import main as program
+from capture_analyzer.errors import CaptureReadError, UnsupportedFormatError
+from capture_analyzer.model.findings import DetectorOutcome, Finding
+from capture_analyzer.version import __version__
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Runs the program in this process; gives exit code, stdout, stderr."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["capture-analyzer", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            program.run()
+        assert isinstance(stop.value.code, int)
+        out, err = capfd.readouterr()
+        return stop.value.code, out, err
+
+    return run
+
+
+@pytest.fixture
+def analysed(monkeypatch: pytest.MonkeyPatch, hand_made: ModuleType) -> dict[str, Any]:
+    """Replaces the analysis by a hand-made one; gives the arguments it was called with."""
+    called: dict[str, Any] = {}
+    findings = [Finding("http/slow-server", "warning", 1.0, "It waited.", finding_no=0, cost_ns=5)]
+    outcomes = [DetectorOutcome("http/slow-server", "ran")]
+    called["findings"], called["outcomes"] = findings, outcomes
+
+    def analyze(capture: str, **options: Any) -> Any:
+        called.update(capture=capture, **options)
+        if isinstance(called.get("raises"), BaseException):
+            raise called["raises"]
+        return hand_made.analysis(findings=findings, detectors=outcomes)
+
+    monkeypatch.setattr("capture_analyzer.api.analyze", analyze)
+    return called
+
+
+def test_version(run: Run) -> None:
+    assert run("--version") == (0, f"capture-analyzer {__version__}\n", "")
+
+
+def test_help_of_every_command(run: Run) -> None:
+    for command in program.main.commands:
+        code, out, _ = run(command, "--help")
+        assert code == 0
+        assert out.startswith(f"Usage: capture-analyzer {command}")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("nonsense",),
+        ("analyze",),
+        ("analyze", "x.pcap", "--nonsense"),
+        ("analyze", "x.pcap", "--fail-on", "dreadful"),
+        ("analyze", "x.pcap", "--jobs", "0"),
+        ("analyze", "x.pcap", "--set", "http/slow-server"),
+        ("analyze", "x.pcap", "--set", "warning_ms=5"),
+        ("analyze", "x.pcap", "--redact", "everything"),
+        ("analyze", "x.pcap", "--redact", "hosts,default"),
+        ("analyze", "x.pcap", "--json", "a", "--packets", "a"),
+        ("analyze", "x.pcap", "--json", "-", "-o", "/dev/stdout"),
+        ("analyze", "x.pcap", "--json", "missing-folder/a.json"),
+        ("analyze", "-"),
+        ("explain", "http/slow-servr"),
+    ],
+)
+def test_usage_errors(arguments: tuple[str, ...], run: Run, analysed: dict[str, Any]) -> None:
+    code, out, err = run(*arguments)
+    assert code == 2
+    assert out == ""
+    assert err
+    assert "Traceback" not in err
+
+
+def test_inputs_are_not_overwritten(run: Run, tmp_path: Path, analysed: dict[str, Any]) -> None:
+    capture = tmp_path / "a.pcap"
+    capture.write_bytes(b"precious")
+    (tmp_path / "link").symlink_to(capture)
+    for output in (capture, tmp_path / "link"):
+        code, _, err = run("analyze", capture, "--json", output)
+        assert code == 2
+        assert "would overwrite an input" in err
+    code, _, _ = run("analyze", "other.pcap", "--keylog", capture, "-o", capture)
+    assert code == 2
+    assert capture.read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (CaptureReadError("x.pcap", "is no file"), 3, "capture-analyzer: x.pcap: is no file\n"),
+        (UnsupportedFormatError("x.pcap", "\x1b[2J", 7), 3, "\\x1b[2J (at byte 7)"),
+        (KeyboardInterrupt(), 130, ""),
+        (ValueError("GET /captured"), 4, "internal error: ValueError in cli/test_main.py, line"),
+        (MemoryError(), 4, "internal error: MemoryError"),
+    ],
+)
+def test_exit_codes(
+    error: BaseException, code: int, message: str, run: Run, analysed: dict[str, Any]
+) -> None:
+    analysed["raises"] = error
+    got, out, err = run("analyze", "x.pcap")
+    assert got == code
+    assert out == ""
+    assert message in err
+    assert "captured" not in err
+    assert "Traceback" not in err
+
+
+def test_traceback_on_demand(
+    run: Run, analysed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    analysed["raises"] = ValueError("detail")
+    monkeypatch.setenv("CAPTURE_ANALYZER_DEBUG", "1")
+    code, _, err = run("analyze", "x.pcap")
+    assert code == 4
+    assert "Traceback" in err
+    assert "ValueError: detail" in err
+
+
+@pytest.mark.parametrize(
+    ("level", "severity", "code"),
+    [
+        (None, "critical", 0),
+        ("critical", "critical", 1),
+        ("critical", "warning", 0),
+        ("warning", "critical", 1),
+        ("warning", "warning", 1),
+        ("warning", "info", 0),
+        ("info", "info", 1),
+    ],
+)
+def test_fail_on(
+    level: str | None, severity: Any, code: int, run: Run, analysed: dict[str, Any]
+) -> None:
+    analysed["findings"][0].severity = severity
+    options = ["--fail-on", level] if level else []
+    assert run("analyze", "x.pcap", "--quiet", *options)[0] == code
+
+
+def test_fail_on_without_findings(run: Run, analysed: dict[str, Any]) -> None:
+    analysed["findings"].clear()
+    assert run("analyze", "x.pcap", "--quiet", "--fail-on", "info")[0] == 0
+
+
+def test_options_reach_the_analysis(run: Run, tmp_path: Path, analysed: dict[str, Any]) -> None:
+    keys = tmp_path / "keys.log"
+    keys.write_text("# none\n")
+    options = ["--keylog", keys, "--select", "tcp/*", "--ignore", "a/b", "--redact", "hosts,ips"]
+    options += ["--set", "a/b.x=1", "--set", "a/b.y=p=q", "--set", "a/b.x=2", "--jobs", "2"]
+    assert run("analyze", "x.pcap", *options)[0] == 0
+    assert analysed["capture"] == "x.pcap"
+    assert analysed["keylogs"] == (str(keys),)
+    assert analysed["select"] == ("tcp/*",)
+    assert analysed["ignore"] == ("a/b",)
+    assert analysed["settings"] == {"a/b": {"x": "2", "y": "p=q"}}
+    assert analysed["redact"] == "hosts,ips"
+    assert analysed["jobs"] == 2
+
+
+def test_unreadable_key_log(run: Run, tmp_path: Path, analysed: dict[str, Any]) -> None:
+    code, _, err = run("analyze", "x.pcap", "--keylog", tmp_path / "none.log")
+    assert code == 3
+    assert "none.log: No such file or directory" in err
+    assert "capture" not in analysed  # found out before the work
+
+
+def test_json_on_standard_output_is_all_there_is(run: Run, analysed: dict[str, Any]) -> None:
+    for name in ("-", "/dev/stdout"):
+        code, out, err = run("analyze", "x.pcap", "--json", name)
+        assert code == 0
+        assert json.loads(out)["schema"] == "capture-analyzer/analysis/1"
+        assert err == ""
+
+
+def test_all_outputs_at_once(run: Run, tmp_path: Path, analysed: dict[str, Any]) -> None:
+    names = {"-o": "r.html", "--json": "a.json", "--packets": "p.csv"}
+    options = [item for option, name in names.items() for item in (option, tmp_path / name)]
+    code, out, err = run("analyze", "x.pcap", *options)
+    assert (code, err) == (0, "")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names.values())
+    assert (
+        out.rstrip().replace("\n", "").endswith(f"Report: {tmp_path / 'r.html'}".replace("\n", ""))
+    )
+
+
+def test_quiet(run: Run, analysed: dict[str, Any]) -> None:
+    assert run("analyze", "x.pcap", "--quiet") == (0, "", "")
+
+
+def test_failed_detector_is_named(run: Run, analysed: dict[str, Any]) -> None:
+    analysed["outcomes"].append(DetectorOutcome("acme/x", "failed", "KeyError in x.py, line 3"))
+    _, _, err = run("analyze", "x.pcap")
+    assert err == "capture-analyzer: the detector acme/x failed: KeyError in x.py, line 3\n"
+
+
+def test_summary_is_plain_where_it_is_no_terminal(run: Run, analysed: dict[str, Any]) -> None:
+    code, out, err = run("analyze", "x.pcap")
+    assert (code, err) == (0, "")
+    assert "It waited" in out
+    assert "\x1b" not in out
+
+
+def test_explain_detector(run: Run) -> None:
+    code, out, _ = run("explain", "http/slow-server")
+    assert code == 0
+    for part in ("What it detects", "When it is wrong", "--set http/slow-server.warning_ms=500"):
+        assert part in out
+
+
+def test_explain_cause(run: Run) -> None:
+    code, out, _ = run("explain", "syn_retry")
+    assert code == 0
+    assert "Detectors that judge it: tcp/syn-retransmission" in out
+
+
+def test_explain_suggests_the_nearest(run: Run) -> None:
+    assert "did you mean http/slow-server?" in run("explain", "http/slow-servr")[2]
+
+
+def test_list_of_detectors(run: Run) -> None:
+    code, out, _ = run("detectors")
+    assert code == 0
+    assert out.splitlines()[0].startswith("capture/not-decrypted ")
+
+
+def test_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "capture_analyzer", "explain", "http/slow-server"],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_plain_locale_gets_its_characters_escaped() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "capture_analyzer", "explain", "capture/not-decrypted"],
+        capture_output=True,
+        check=False,
+        env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.isascii()
+
+
+def test_module_is_the_same_program() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "capture_analyzer", "--version"], capture_output=True, check=True
+    )
+    assert done.stdout.decode() == f"capture-analyzer {__version__}\n"
