@@ -134,12 +134,13 @@ class _Reader:
             self._anomalies.append(
                 Anomaly("time-out-of-range", "capture", detail, None, None, count)
             )
-        count = self._found.journal
+        count = self._found.foreign
         if count:
-            detail = "systemd journal entries, which Wireshark numbers as frames, are passed over"
-            self._anomalies.append(
-                Anomaly("journal-skipped", "analyzer", detail, None, None, count)
+            detail = (
+                "blocks that are no packets (journal entries, custom blocks) are passed over; "
+                "Wireshark gives them frame numbers, so its numbers run ahead of ours"
             )
+            self._anomalies.append(Anomaly("block-skipped", "analyzer", detail, None, None, count))
 
     def _capture(self) -> Capture:
         def joined(name: str, dtype: type[np.generic]) -> NDArray[Any]:

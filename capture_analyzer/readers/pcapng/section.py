@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from capture_analyzer.model.capture import Interface
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.readers.pcapng.blocks import (
+    CUSTOM,
     ENHANCED_PACKET,
     INTERFACE,
     JOURNAL,
@@ -70,7 +71,7 @@ class Found:
         secrets_bytes: their size together.
         packets: packets, by section.
         out_of_range: packets whose time stamps are absurd.
-        journal: systemd journal entries.
+        foreign: blocks that hold no packet and are numbered as frames by Wireshark all the same.
     """
 
     interfaces: list[Interface] = dataclasses.field(default_factory=list)
@@ -79,7 +80,7 @@ class Found:
     packets: list[Index] = dataclasses.field(default_factory=list)
     secrets_bytes: int = 0
     out_of_range: int = 0
-    journal: int = 0
+    foreign: int = 0
 
 
 class Section:
@@ -110,7 +111,8 @@ class Section:
             self._statistics(at)
         for at in blocks[types == SECRETS].tolist():
             self._secrets(at)
-        found.journal += int((types == JOURNAL).sum())
+        for kind in (JOURNAL, *CUSTOM):
+            found.foreign += int((types == kind).sum())
         is_packet = (types == ENHANCED_PACKET) | (types == OBSOLETE_PACKET)
         is_packet |= types == SIMPLE_PACKET
         return self._packets(blocks[is_packet], types[is_packet], declared)
