@@ -300,4 +300,8 @@ def _closing(told: Verdict, columns: int, report: str | None) -> list[Line]:
         lines += _text("Not readable without keys: methods, paths, status codes.", columns, 2)
     if report is not None:
         lines += _text(f"Report: {report}", columns, 3)
+    elif told.state == "incident":
+        lines += _text(
+            "Waterfall, packets and proof of each finding: add -o report.html", columns, 2
+        )
     return [_line(""), *lines] if lines else []

@@ -41,7 +41,7 @@ import numpy as np
 
 from capture_analyzer import wording
 from capture_analyzer.detectors.contract import Meta
-from capture_analyzer.detectors.phrases import amount, time_range, upper_first
+from capture_analyzer.detectors.phrases import amount, time_range
 from capture_analyzer.detectors.servers import Server, label, server_of
 from capture_analyzer.detectors.severity import Booked, booked
 from capture_analyzer.model.analysis import Tables
@@ -127,7 +127,7 @@ def _finding(
         detector="http/slow-server",
         severity=severity,
         confidence=_confidence(think, group),
-        summary=_summary(tables, one, worst, think, total),
+        summary=_summary(one, worst, think, total),
         advice=_advice(one, worst),
         action=_action(one, worst) if severity == "warning" else "",
         connection_no=group[0].exchange.connection_no if len(connections) == 1 else None,
@@ -167,21 +167,18 @@ def _confidence(think: Booked, group: list[_Slow]) -> float:
     return round(min(weighted / sum(slow.think_ns for slow in group), 1.0), 2)
 
 
-def _summary(tables: Tables, one: Connection, worst: list[_Slow], think: Booked, total: int) -> str:
-    server = label(one)
-    kind = "encrypted request" if all(slow.exchange.inferred for slow in worst) else "request"
+def _summary(one: Connection, worst: list[_Slow], think: Booked, total: int) -> str:
+    hidden = all(slow.exchange.inferred for slow in worst)
     if len(worst) == 1:
         slow = worst[0]
         part = wording.share(slow.think_ns, int(think.length_ns[slow.index]))
-        return (
-            f"One {kind} to {server} waited {amount(slow.think_ns)} for the server, {part} of "
-            "its time."
-        )
-    number = upper_first(wording.count_word(len(worst)))
+        kind = "an encrypted request" if hidden else "a request"
+        return f"{label(one)} took {amount(slow.think_ns)} to answer {kind}, {part} of its time."
+    number = wording.count_word(len(worst))
     of = "" if total == len(worst) else f" of {wording.count_word(total)}"
+    kind = "encrypted requests" if hidden else "requests"
     span = time_range(worst[-1].think_ns, worst[0].think_ns)
-    each = f"{span} each" if " to " not in span else span
-    return f"{number}{of} {kind}s to {server} spent most of their time in the server ({each})."
+    return f"{label(one)} took {span} to answer {number}{of} {kind}, most of their time."
 
 
 def _advice(one: Connection, worst: list[_Slow]) -> str:
