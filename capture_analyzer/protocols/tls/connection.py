@@ -177,6 +177,7 @@ def _finish_tls13(
         client,
         server,
         hash_bytes=48 if hello.cipher_suite == 0x1302 else 32,
+        resumed=hello.psk_accepted,
         early_data=bool(summary.early_data) and not summary.hello_retry,
         hello_seen_ns=client.seen_ns[last_hello.first_record] if last_hello else server_hello_ns,
         server_hello_seen_ns=server_hello_ns,

@@ -28,6 +28,9 @@ CLOSE_NOTIFY_BYTES: Final = 2 + RECORD_OVERHEAD
 
 END_OF_EARLY_DATA_BYTES: Final = 4 + RECORD_OVERHEAD
 
+MIN_EXTENSIONS_BYTES: Final = 4 + 2
+"""Length of an EncryptedExtensions message without any extension."""
+
 MAX_CERTIFICATE_RECORDS: Final = 6
 """Records in which a client's Certificate and CertificateVerify may come before its Finished:
 more would be a chain of 64 KB."""
@@ -96,6 +99,7 @@ def infer_roles(
     server: Head,
     *,
     hash_bytes: int,
+    resumed: bool,
     early_data: bool,
     hello_seen_ns: int,
     server_hello_seen_ns: int,
@@ -107,6 +111,7 @@ def infer_roles(
         client: its first records.
         server: its first records.
         hash_bytes: length of the suite's hash.
+        resumed: the server accepted a PSK, so that it sends no certificate.
         early_data: the client offered early data.
         hello_seen_ns: first byte of the last ClientHello seen.
         server_hello_seen_ns: first byte of the ServerHello seen.
@@ -128,15 +133,25 @@ def infer_roles(
     finished_ns = client.seen_ns[roles.client_finished]
     before = [i for i in flight if server.seen_ns[i] < finished_ns]
     handshake = _up_to_finished(server, before, finished_bytes)
+    if handshake is None and resumed and before:
+        # EncryptedExtensions and Finished are all there is, and fit in one record.
+        whole = server.lengths[before[0]] >= finished_bytes + MIN_EXTENSIONS_BYTES
+        handshake = before[:1] if whole else None
     roles.server_handshake = before if handshake is None else handshake
     half_rtt = before[len(roles.server_handshake) :]
-    roles.server_tickets = [i for i in half_rtt if _may_be_ticket(server.lengths[i])]
-
-    after = flight[len(before) :]
     if rtt_ns is None:
         rtt_ns = max(0, server_hello_seen_ns - hello_seen_ns)
+    asked_early = client.seen_ns[roles.client_early[0]] if roles.client_early else None
+    if asked_early is None:
+        roles.server_tickets = [i for i in half_rtt if _may_be_ticket(server.lengths[i])]
+    else:
+        # Half-RTT data may answer the early request.
+        roles.server_tickets = _tickets(server, half_rtt, server_hello_seen_ns, rtt_ns, asked_early)
+    after = flight[len(before) :]
     request = next((i for i in encrypted if i > roles.client_finished), None)
     request_ns = None if request is None else client.seen_ns[request]
+    if asked_early is not None:
+        request_ns = asked_early
     roles.server_tickets += _tickets(server, after, finished_ns, rtt_ns, request_ns)
     return roles
 
