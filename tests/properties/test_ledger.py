@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import numpy as np
 from hypothesis import given, settings
@@ -109,7 +110,7 @@ def test_entries_touch_and_add_up_to_the_exchange(rows: list[Exchange], table: W
         parts = entries(ledger, number)
         assert parts[0][0] == exchange.start_ns
         assert sum(to - begin for begin, to, _ in parts) == length(exchange)
-        for (_, to, cause), (begin, _, next_cause) in zip(parts, parts[1:], strict=False):
+        for (_, to, cause), (begin, _, next_cause) in itertools.pairwise(parts):
             assert to == begin
             assert cause != next_cause
         assert len(parts) == 1 or all(begin < to for begin, to, _ in parts)

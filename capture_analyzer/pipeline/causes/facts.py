@@ -37,6 +37,13 @@ UNKNOWN_RTT_NS: Final = 200_000_000
 """Stands for the round trip in that rule where none was measured: longer than most."""
 
 
+_OPTIONS: Final = 40
+"""A full segment is shorter than the MSS by its TCP options (RFC 6691), at most this."""
+
+_FULL_BYTES: Final = 1000
+"""From this length on a segment is taken for full where no MSS was seen."""
+
+
 @dataclasses.dataclass(slots=True)
 class Arrivals:
     """Payload of all streams, each byte once: one element a segment's part in each array.
@@ -188,7 +195,9 @@ class Facts:
             beyond=_beyond(
                 tcp, connection_no, np.where(response_seen == NO_TIME, last, response_seen)
             ),
-            first_segment=first_segment_times(arrivals, response_first, len(packets)),
+            first_segment=first_segment_times(
+                arrivals, response_first, len(packets), tcp.connections
+            ),
             setups=setups,
             setup_of=setup_owners(setups, len(tcp.connections)),
             connections=tcp.connections,
@@ -422,18 +431,23 @@ def pauses_of(arrivals: Arrivals, longest_ns: Times) -> Pauses:
 
 
 def first_segment_times(
-    arrivals: Arrivals, first_packet: NDArray[np.int32], packet_count: int
+    arrivals: Arrivals,
+    first_packet: NDArray[np.int32],
+    packet_count: int,
+    connections: Sequence[Connection],
 ) -> Times:
     """How long the first segment of each response took on the slowest link.
 
     A sender with more to send emits full segments back to back; at the receiver they are as
     far apart as the slowest link is slow. So the least distance between the first three
-    segments of equal size is the time that one of them takes. Shorter responses tell nothing.
+    full segments is the time that one of them takes. Shorter responses, and smaller
+    segments, which were sent one by one, tell nothing.
 
     Args:
         arrivals: payload of all streams.
         first_packet: first packet of each response; 0 = none.
         packet_count: number of packets in the capture.
+        connections: by number.
 
     Returns:
         Durations; 0 where they can't be known.
@@ -443,12 +457,16 @@ def first_segment_times(
     element[arrivals.packet_no[server[::-1]]] = server[::-1]  # of several, the first
     first = element[first_packet].astype(np.int64)
     first[first_packet == 0] = -1
-    third = first + 2
-    usable = np.flatnonzero((first >= 0) & (third < len(arrivals.seen_ns)))
+    usable = np.flatnonzero((first >= 0) & (first + 2 < len(arrivals.seen_ns)))
     a, b, c = first[usable], first[usable] + 1, first[usable] + 2
+    full = np.array(
+        [_FULL_BYTES if x.mss_client is None else x.mss_client - _OPTIONS for x in connections],
+        np.int64,
+    )
     train = (
         (arrivals.connection_no[a] == arrivals.connection_no[c])
         & ~arrivals.from_client[c]
+        & (arrivals.length[a] >= full[arrivals.connection_no[a]])
         & (arrivals.length[a] == arrivals.length[b])
         & (arrivals.length[b] == arrivals.length[c])
     )
