@@ -75,7 +75,7 @@ class Stream:
         self._at = at
         self._records = records
         # The copy of each byte that reached the receiver first, in stream order.
-        self._arrived: list[tuple[int, int, int]] = []  # start, end, time at the vantage
+        self.arrived: list[tuple[int, int, int]] = []  # start, end, time at the vantage
         covered: list[tuple[int, int]] = []
         arrivals = [p for p in packets if p.payload and p.arrived_ns is not None]
         for p in sorted(arrivals, key=lambda p: p.arrived_ns or 0):
@@ -84,10 +84,10 @@ class Stream:
                 if a <= start < b:
                     start = b
             if start < p.end and at in p.tapped:
-                self._arrived.append((start, p.end, p.tapped[at]))
+                self.arrived.append((start, p.end, p.tapped[at]))
                 covered.append((start, p.end))
                 covered.sort()
-        self._arrived.sort()
+        self.arrived.sort()
 
     def seen(self, offset: int) -> int | None:
         """When the byte was first seen."""
@@ -97,7 +97,7 @@ class Stream:
     def in_order(self, offset: int) -> int | None:
         """When it and all bytes before it had been seen, in copies that arrived."""
         latest = None
-        for start, end, time_ns in self._arrived:
+        for start, end, time_ns in self.arrived:
             if start > offset:
                 break
             latest = max(latest or 0, time_ns)
@@ -189,6 +189,10 @@ def tell(
                 "packet_count": len(own),
                 "start_ns": stamp(own[0]),
                 "syn_retransmissions": _syns_again(own),
+                "missing_bytes": sum(
+                    _missing(streams[client].arrived, [p for p in own if p.from_client is client])
+                    for client in (True, False)
+                ),
             }
         )
         requests += [
@@ -217,6 +221,7 @@ def tell(
                 "question_count": lookup.question_count,
             }
             for lookup in ledger.lookups
+            if id(lookup.asked) in packet_no
         ],
         "requests": requests,
         "retransmissions": _retransmissions(sent, written, packet_no),
@@ -251,6 +256,17 @@ def _request(
             ends = (up.seen(call.request[1] - 1), down.usable(call.response[1] - 1))
             row["end_ns"] = cut(max(end or 0 for end in ends))
     return row
+
+
+def _missing(arrived: list[tuple[int, int, int]], own: list[Packet]) -> int:
+    """How many bytes, between the first and the last in the file, reached the receiver unseen."""
+    held: set[int] = set()
+    for packet in own:
+        held |= set(range(packet.offset, packet.end))
+    if not held:
+        return 0
+    reached = {offset for start, end, _ in arrived for offset in range(start, end)}
+    return sum(min(held) < offset < max(held) for offset in reached - held)
 
 
 def _syns_again(own: list[Packet]) -> int:
