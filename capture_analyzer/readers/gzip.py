@@ -17,6 +17,18 @@ PART_BYTES: Final = 1 << 20
 """How much is decompressed at most at a time: what bounds the memory used."""
 
 
+def _up_to_damage(member: zlib._Decompress, data: bytes) -> Iterator[bytes]:
+    """What can be decompressed of data with damage in it.
+
+    A call that fails gives nothing, so the bytes go in one by one.
+    """
+    for index in range(len(data)):
+        try:
+            yield member.decompress(data[index : index + 1], PART_BYTES)
+        except zlib.error:
+            return
+
+
 class Gunzip:
     """Decompresses one or more gzip members.
 
@@ -49,10 +61,12 @@ class Gunzip:
             first = False
             member = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
             while not member.eof:
+                before = member.copy()  # about 40 KB
                 try:
                     part = member.decompress(rest, PART_BYTES)
                 except zlib.error:
                     self.problem = "damaged"
+                    yield from _up_to_damage(before, rest)
                     return
                 if part:
                     yield part

@@ -212,8 +212,9 @@ class Section:
         )
         if whole == len(blocks):
             return -1, ""
-        what = "names an interface that is not declared" if unknown[whole] else "is too short"
-        return int(blocks[whole]), what
+        if unknown[whole] and room[whole] >= 0:
+            return int(blocks[whole]), "names an interface that is not declared"
+        return int(blocks[whole]), "is too short"
 
     def _simple_captured(
         self, original: NDArray[np.uint32], room: NDArray[np.int64]
