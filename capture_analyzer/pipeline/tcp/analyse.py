@@ -19,11 +19,14 @@ from capture_analyzer.pipeline.tcp.facts import TcpFacts
 from capture_analyzer.pipeline.tcp.handshake import Handshakes, find_handshakes
 from capture_analyzer.pipeline.tcp.holes import find_holes
 from capture_analyzer.pipeline.tcp.labels import CODE, find_probes, label_bare, label_control
-from capture_analyzer.pipeline.tcp.resends import VERDICT, Resends, find_resends
+from capture_analyzer.pipeline.tcp.mechanisms import MECHANISM, name_mechanisms
+from capture_analyzer.pipeline.tcp.needless import VERDICT, judge
+from capture_analyzer.pipeline.tcp.resends import Resends, find_resends
 from capture_analyzer.pipeline.tcp.roles import client_is_low
 from capture_analyzer.pipeline.tcp.round_trips import RoundTrips, collect, sample
 from capture_analyzer.pipeline.tcp.rows import Sums, make_rows
 from capture_analyzer.pipeline.tcp.segments import SPAN, Bools, Ints, Segments, arrange
+from capture_analyzer.pipeline.tcp.selective import read_blocks
 from capture_analyzer.pipeline.tcp.vantage import SIDES, find_vantage
 
 BATCH_PACKETS: Final = 65_536
@@ -47,6 +50,8 @@ def analyse(packets: Packets, flows: Flows) -> TcpFacts:
         _Batch(packets, flows, handshakes, sums, first, last, from_client)
         for first, last in _batches(flows)
     ]
+    again = [index for indices in handshakes.repeats.values() for index in indices]
+    packets.mechanism[again] = MECHANISM["syn"]
     flows.pieces = _join_pieces(batches, packets, flows, flags, from_client)
     rows = make_rows(packets, flows, flags, from_client, low, certain, handshakes, sums)
     return TcpFacts(
@@ -96,15 +101,18 @@ class _Batch:
         at_receiver[1::2] = side == SIDES.index("client")
 
         keep_alive, probe = find_probes(segments)
-        resends = find_resends(
-            packets,
-            segments,
-            coverage,
-            np.concatenate((keep_alive, probe)),
-            nearest,
-            at_receiver,
-        )
         label = label_bare(segments, keep_alive, probe)
+        resends = find_resends(
+            packets, segments, coverage, np.concatenate((keep_alive, probe)), nearest
+        )
+        if len(resends.element):
+            selective = read_blocks(packets, segments)
+            other = np.arange(2 * (last - first)) ^ 1
+            judge(packets, segments, selective, resends, nearest[other], at_receiver)
+            known = (nearest != NO_TIME) & (nearest[other] != NO_TIME)
+            path = np.where(known, np.where(known, nearest, 0) + nearest[other], NO_TIME)
+            with_sack = np.repeat(handshakes.sack[first:last], 2)
+            name_mechanisms(packets, segments, coverage, selective, resends, label, path, with_sack)
         label[resends.element[resends.resent]] = CODE["retransmission"]
         label[resends.element[~resends.resent]] = CODE["reordered"]
         label_control(label, segments, keep_alive, probe)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.column import NO_TIME
-from capture_analyzer.model.packets import ACK, HAS_TIMESTAMPS, RST, SYN, Packets
+from capture_analyzer.model.packets import ACK, HAS_TIMESTAMPS, RST, SACK_PERMITTED, SYN, Packets
 from capture_analyzer.pipeline.flows import Flows
 
 COPY_NS: Final = 3_000_000
@@ -33,6 +33,7 @@ class Handshakes:
     repeats: dict[int, list[int]]  # connection → indices of SYNs and SYN-ACKs sent again
     client_options: NDArray[np.int64]  # packet with the client's SYN options
     server_options: NDArray[np.int64]
+    sack: NDArray[np.bool_]  # both SYNs allow SACK (RFC 2018, section 2), or weren't captured
 
 
 def find_handshakes(
@@ -78,6 +79,10 @@ def find_handshakes(
         indices[some] = order[positions[some]]
         return indices
 
+    client_options, server_options = packet_of(first_syn), packet_of(first_answer)
+    sack = np.ones(count, np.bool_)
+    for indices in (client_options, server_options):
+        sack &= (indices < 0) | ((packets.options[indices] & SACK_PERMITTED) != 0)
     result = Handshakes(
         syn=packet_of(first_syn),
         syn_last=packet_of(first_syn),
@@ -86,8 +91,9 @@ def find_handshakes(
         client_side_rtt=np.full(count, NO_TIME),
         server_side_rtt=np.full(count, NO_TIME),
         repeats={},
-        client_options=packet_of(first_syn),
-        server_options=packet_of(first_answer),
+        client_options=client_options,
+        server_options=server_options,
+        sack=sack,
     )
     both = np.flatnonzero((first_syn >= 0) & (first_answer > first_syn))
     result.server_side_rtt[both] = time[result.syn_ack[both]] - time[result.syn[both]]

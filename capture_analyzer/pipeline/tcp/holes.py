@@ -7,7 +7,8 @@ import numpy as np
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.holes import HOLE_KINDS, Holes
 from capture_analyzer.pipeline.tcp.coverage import Coverage
-from capture_analyzer.pipeline.tcp.resends import VERDICT, Resends
+from capture_analyzer.pipeline.tcp.needless import VERDICT
+from capture_analyzer.pipeline.tcp.resends import Resends
 from capture_analyzer.pipeline.tcp.segments import SPAN, Bools, Ints, Segments
 
 _LOSS = HOLE_KINDS.index("loss")

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.packets import ACK, FIN, LABELS, RST, SYN
+from capture_analyzer.pipeline.tcp.duplicates import made_by_capture
 from capture_analyzer.pipeline.tcp.segments import SPAN, Segments
 
 CODE: Final = {name: code for code, name in enumerate(LABELS)}
@@ -82,7 +83,7 @@ def label_control(
     keep_alive: NDArray[np.intp],
     probe: NDArray[np.intp],
 ) -> None:
-    """Write over `label` what takes precedence over data: probes, FIN, SYN, RST."""
+    """Write over `label` what takes precedence over data: probes, FIN, SYN, RST, copies."""
     flags = segments.flags
     label[keep_alive] = CODE["keep_alive"]
     label[probe] = CODE["zero_window_probe"]
@@ -90,3 +91,8 @@ def label_control(
     label[bare & ((flags & FIN) != 0)] = CODE["fin"]
     label[bare & ((flags & SYN) != 0)] = CODE["syn"]
     label[(flags & RST) != 0] = CODE["rst"]
+    if len(segments.copies):
+        capture = made_by_capture(segments.copies, segments.stream, segments.counts)
+        label[segments.copies] = np.where(
+            capture, CODE["capture_duplicate"], CODE["network_duplicate"]
+        )

@@ -1,10 +1,14 @@
-"""Segments below what was sent already: sent again, or overtaken on the way.
+"""Segments sent again, and segments overtaken on the way.
 
 Bytes that the capture saw before were sent again, without doubt. Bytes that fall into a
 hole may have been overtaken (reordering) or lost and sent again; what tells is, in this
 order: the timestamp and the IP identification that the sender gave the segment, against
 those of the segment that opened the hole; and the time since, against the round trip
 (a sender can't repair a loss sooner than it can hear of it).
+
+Bytes that no later segment overtook (the tail of a flight) leave no hole. That they were
+sent before is inferred: from a packet that is missing, by the sender's count of packets,
+when no other packet than data can be missing, and from the pause before the repeat.
 """
 
 from __future__ import annotations
@@ -16,26 +20,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.column import NO_TIME
-from capture_analyzer.model.packets import HAS_TIMESTAMPS, MECHANISMS, SPURIOUS, Packets
+from capture_analyzer.model.packets import FIN, HAS_TIMESTAMPS, RST, SYN, Packets
 from capture_analyzer.pipeline.tcp.coverage import Coverage
 from capture_analyzer.pipeline.tcp.segments import SPAN, Bools, Ints, Segments
 
-MECHANISM: Final = {name: code for code, name in enumerate(MECHANISMS)}
-VERDICT: Final = {name: code for code, name in enumerate(SPURIOUS)}
-
 _NO_ROUND_TRIP_NS: Final = 3_000_000  # stands in where no round trip was measured
+
+_LEAST_TAIL_PAUSE_NS: Final = 10_000_000
+"""A tail loss probe waits two round trips (RFC 8985, section 7.2), and timers run in steps
+of milliseconds; shorter pauses prove nothing."""
+
+_COMMON_SEGMENT: Final = 1460  # bytes; more in one captured packet were several on the wire
 
 
 @dataclasses.dataclass(slots=True)
 class Resends:
-    """Elements with payload below what was sent before, keep-alives and probes apart.
+    """Segments with payload that were sent again or overtaken; keep-alives and probes apart.
 
     Attributes:
         element: which, ascending.
-        gap: the first gap each fell into; -1 = all of it had been seen.
+        gap: the gap each fell into; -1 = all of it had been seen, or it is a tail.
         resent: sent again (else overtaken).
         certain: how sure that is, 0 to 1.
         original: element that sent its first byte before; -1 = the capture has not seen it.
+        tail: inferred repeat of a lost tail.
         spurious: index into SPURIOUS.
         mechanism: index into MECHANISMS.
     """
@@ -45,8 +53,14 @@ class Resends:
     resent: Bools
     certain: NDArray[np.float32]
     original: Ints
+    tail: Bools
     spurious: NDArray[np.uint8]
     mechanism: NDArray[np.uint8]
+
+    @property
+    def seen(self) -> Bools:
+        """All of its bytes had been seen before."""
+        return (self.gap < 0) & ~self.tail
 
 
 def find_resends(
@@ -55,9 +69,8 @@ def find_resends(
     coverage: Coverage,
     ignore: NDArray[np.intp],
     sender_rtt: Ints,
-    at_receiver: Bools,
 ) -> Resends:
-    """Judge the segments below what was sent already.
+    """Find what was sent again or overtaken; `spurious` and `mechanism` are left at 0.
 
     Args:
         packets: the packets.
@@ -66,40 +79,42 @@ def find_resends(
         ignore: elements that are keep-alives or probes.
         sender_rtt: for each stream, round trip between the capture point and its sender;
             NO_TIME unknown.
-        at_receiver: for each stream: captured at its receiver.
     """
     keep = ~np.isin(coverage.below, ignore)
-    element = coverage.below[keep]
-    gap = coverage.below_gap[keep]
-    brought = coverage.below_new[keep]
-    stream = segments.stream[element]
-    fresh = (gap >= 0) & (brought > 0)
+    below = coverage.below[keep]
+    fresh = (coverage.below_gap[keep] >= 0) & (coverage.below_new[keep] > 0)
+    gap = np.where(fresh, coverage.below_gap[keep], -1)
+    steps = _identification_steps(packets, segments)
+    counted = _counts_up(segments, steps)
+    tails = _find_tails(packets, segments, steps, counted, sender_rtt)
+    element = np.concatenate((below, tails))
+    order = np.argsort(element, kind="stable")
+    element = element[order]
+    gap = np.concatenate((gap, np.full(len(tails), -1)))[order]
+    tail = order >= len(below)
     resent = np.ones(len(element), np.bool_)
-    certain = np.ones(len(element), np.float32)
-    some = np.flatnonzero(fresh)
+    certain = np.where(tail, 0.7, 1.0).astype(np.float32)
+    some = np.flatnonzero(gap >= 0)
     if len(some):
+        opener = coverage.gap_opener[gap[some]]
         resent[some], certain[some] = _sent_again(
-            packets, segments, element[some], coverage.gap_opener[gap[some]], sender_rtt
+            packets, segments, element[some], opener, counted, sender_rtt
         )
     original = np.full(len(element), -1)
-    seen = np.flatnonzero(~fresh)
-    begin = np.maximum(segments.begin[element[seen]], 0) + stream[seen] * SPAN
+    seen = np.flatnonzero((gap < 0) & ~tail)
+    stream = segments.stream[element[seen]]
+    begin = np.maximum(segments.begin[element[seen]], 0) + stream * SPAN
     original[seen] = np.searchsorted(segments.top, begin, "right")
     original[seen[segments.end[element[seen]] <= 0]] = -1  # from before the capture
-
-    spurious = np.zeros(len(element), np.uint8)
-    acked = segments.peer_acked(element) >= segments.end[element]
-    spurious[resent & fresh] = VERDICT["false"]
-    spurious[resent & ~fresh & (acked | at_receiver[stream])] = VERDICT["true"]
-    mechanism = np.where(resent, MECHANISM["unknown"], 0).astype(np.uint8)
     return Resends(
         element=element,
-        gap=np.where(fresh, gap, -1),
+        gap=gap,
         resent=resent,
         certain=certain,
         original=original,
-        spurious=spurious,
-        mechanism=mechanism,
+        tail=tail,
+        spurious=np.zeros(len(element), np.uint8),
+        mechanism=np.zeros(len(element), np.uint8),
     )
 
 
@@ -108,6 +123,7 @@ def _sent_again(
     segments: Segments,
     element: NDArray[np.intp],
     opener: NDArray[np.intp],
+    counted: Bools,
     sender_rtt: Ints,
 ) -> tuple[Bools, NDArray[np.float32]]:
     """Were these, that fell into a hole, sent after the segment that opened it?"""
@@ -121,28 +137,68 @@ def _sent_again(
 
     stamps = (packets.tsval[mine] - packets.tsval[other]).view(np.int32)
     stamped = (packets.options[mine] & packets.options[other] & HAS_TIMESTAMPS) != 0
-    later, earlier = stamped & (stamps > 0), stamped & (stamps < 0)
+    stamps[~stamped] = 0
     ids = (packets.ip_id[mine] - packets.ip_id[other]).view(np.int16)
-    counted = _counts_up(packets, segments)[segments.stream[element]]
-    later |= ~earlier & counted & (ids > 0) & (stamps == 0)
-    earlier |= ~later & counted & (ids < 0) & (stamps == 0)
+    ids[~counted[segments.stream[element]]] = 0
+    later = (stamps > 0) | ((stamps == 0) & (ids > 0))
+    earlier = (stamps < 0) | ((stamps == 0) & (ids < 0))
     resent[later], resent[earlier] = True, False
     certain[later | earlier] = 0.98
     return resent, certain
 
 
-def _counts_up(packets: Packets, segments: Segments) -> Bools:
+def _identification_steps(packets: Packets, segments: Segments) -> NDArray[np.uint16]:
+    """Step of the IP identification from the sender's packet before; 0 at its first."""
+    ids = packets.ip_id[segments.index]
+    steps = np.zeros(len(ids), np.uint16)
+    steps[1:] = ids[1:] - ids[:-1]
+    some = segments.starts[segments.counts > 0]
+    steps[some] = 0
+    return steps
+
+
+def _counts_up(segments: Segments, steps: NDArray[np.uint16]) -> Bools:
     """For each stream: its sender counts the IP identification up by packet.
 
     Hosts may also send zeros or random numbers (RFC 6864). Counted up means that nearly
     all steps from one packet to the next are small and positive.
     """
-    ids = packets.ip_id[segments.index]
-    step = np.zeros(len(ids), np.uint16)
-    step[1:] = ids[1:] - ids[:-1]
-    small = ((step > 0) & (step < 256)).astype(np.int64)
-    same = np.zeros(len(ids), np.bool_)
-    same[1:] = segments.stream[1:] == segments.stream[:-1]
-    streams = len(segments.counts)
-    good = np.bincount(segments.stream[same], small[same], minlength=streams)
-    return good * 10 >= (segments.counts - 1) * 8
+    total = np.concatenate(([0], np.cumsum((steps > 0) & (steps < 256))))
+    good = total[segments.starts + segments.counts] - total[segments.starts]
+    nearly_all: Bools = good * 10 >= (segments.counts - 1) * 8
+    return nearly_all
+
+
+def _find_tails(
+    packets: Packets,
+    segments: Segments,
+    steps: NDArray[np.uint16],
+    counted: Bools,
+    sender_rtt: Ints,
+) -> NDArray[np.intp]:
+    """Segments that bring the next bytes, but not for the first time.
+
+    One or two packets of the sender are missing right before, by its count; the last that
+    came had acknowledged all that was sent to it, so that no acknowledgement can be among
+    the missing; and the sender paused for at least two round trips.
+    """
+    missing = np.flatnonzero((steps == 2) | (steps == 3))
+    stream = segments.stream[missing]
+    use = (segments.begin[missing] == segments.before[missing]) & segments.carries[missing]
+    use &= (segments.length[missing] > 0) & counted[stream] & (segments.counts[stream] >= 4)
+    use &= sender_rtt[stream] != NO_TIME
+    missing = missing[use]
+    if not len(missing):
+        return missing
+    stream, last = segments.stream[missing], missing - 1
+    pause = segments.time[missing] - segments.time[last]
+    use = pause >= np.maximum(sender_rtt[stream] * 19 // 10, _LEAST_TAIL_PAUSE_NS)
+    # Several segments in one packet (offload) take several identifications.
+    use &= segments.length[last] <= _COMMON_SEGMENT
+    use &= (segments.flags[last] & (SYN | FIN | RST)) == 0
+    # Nothing was owed: neither before the last packet that came, nor since.
+    peer = segments.peer[missing]
+    told = segments.top[np.maximum(peer, 0)] - (stream ^ 1) * SPAN
+    use &= (peer < 0) | (segments.acked[last] >= told)
+    tails: NDArray[np.intp] = missing[use]
+    return tails

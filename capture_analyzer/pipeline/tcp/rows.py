@@ -22,7 +22,8 @@ from capture_analyzer.model.packets import (
 from capture_analyzer.pipeline.flows import Flows
 from capture_analyzer.pipeline.tcp.handshake import Handshakes
 from capture_analyzer.pipeline.tcp.labels import CODE
-from capture_analyzer.pipeline.tcp.resends import VERDICT, Resends
+from capture_analyzer.pipeline.tcp.needless import VERDICT
+from capture_analyzer.pipeline.tcp.resends import Resends
 from capture_analyzer.pipeline.tcp.segments import Bools, Segments
 from capture_analyzer.pipeline.tcp.vantage import SIDES
 

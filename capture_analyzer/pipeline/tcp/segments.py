@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from capture_analyzer.model.packets import ACK, FIN, RST, SYN, Packets
 from capture_analyzer.pipeline.flows import Flows
+from capture_analyzer.pipeline.tcp.duplicates import find_copies
 
 SPAN: Final = 1 << 44
 """Room for the offsets of one stream (16 TiB): 2^18 streams of a batch fit into int64."""
@@ -55,6 +56,7 @@ class Segments:
         ack_top: highest acknowledgement up to this packet, plus stream · SPAN.
         mid: per stream: begins in the middle, no SYN tells its first byte.
         far: elements set aside as out of any window.
+        copies: elements that are copies of the packet before, set aside too.
     """
 
     index: NDArray[np.intp]
@@ -75,6 +77,7 @@ class Segments:
     ack_top: Ints
     mid: Bools
     far: NDArray[np.intp]
+    copies: NDArray[np.intp]
 
     def __len__(self) -> int:
         return len(self.index)
@@ -130,12 +133,16 @@ def arrange(packets: Packets, flows: Flows, first: int, last: int, from_client: 
     if mid.any():
         _settle_middle(mid, stream, starts, counts, peer, length, begin, acked)
     end = begin + length
+    time = packets.time_ns[index]
+    copies = find_copies(packets, index, stream, time)
+    carries = ((length > 0) | ((flags & (SYN | FIN)) != 0)) & ((flags & RST) == 0)
+    carries[copies] = False
     segments = Segments(
         index=index,
         stream=stream,
         starts=starts,
         counts=counts,
-        time=packets.time_ns[index],
+        time=time,
         flags=flags,
         window=packets.window[index],
         length=length,
@@ -143,12 +150,13 @@ def arrange(packets: Packets, flows: Flows, first: int, last: int, from_client: 
         end=end,
         acked=acked,
         peer=peer,
-        carries=((length > 0) | ((flags & (SYN | FIN)) != 0)) & ((flags & RST) == 0),
+        carries=carries,
         before=begin,
         top=begin,
         ack_top=begin,
         mid=mid,
         far=np.empty(0, np.intp),
+        copies=copies,
     )
     _run(segments)
     return segments

@@ -1,0 +1,85 @@
+"""The same packet captured twice.
+
+A copy has every header field of the packet before it, the IP identification too; a
+retransmission has a new one (or a new timestamp). Where many packets of a connection are
+doubled it is the capture that did it (all interfaces at once, a mirror port, a VLAN and
+its parent); a single copy was made by the network.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capture_analyzer.model.packets import Packets
+
+COPY_NS: Final = 1_000_000
+"""Copies made by a capture follow each other within this."""
+
+_REACH: Final = 3  # packets of the same direction that may lie between two copies, plus 1
+
+_MANY: Final = 0.2  # of a connection's packets doubled: it was the capture
+
+
+def find_copies(
+    packets: Packets,
+    index: NDArray[np.intp],
+    stream: NDArray[np.int64],
+    time: NDArray[np.int64],
+) -> NDArray[np.intp]:
+    """Elements that repeat one just before them in the same direction, ascending.
+
+    Args:
+        packets: the packets.
+        index: packet index of each element.
+        stream: stream of each element, ascending; capture order within a stream.
+        time: capture time of each element.
+    """
+    seq, ack, ip_id = packets.seq[index], packets.ack[index], packets.ip_id[index]
+    copies = np.zeros(len(index), np.bool_)
+    for lag in range(1, min(_REACH, len(index) - 1) + 1):
+        same = (seq[lag:] == seq[:-lag]) & (ack[lag:] == ack[:-lag])
+        same &= ip_id[lag:] == ip_id[:-lag]
+        later = np.flatnonzero(same) + lag
+        later = later[stream[later] == stream[later - lag]]
+        later = later[time[later] - time[later - lag] <= COPY_NS]
+        if len(later):
+            copies[later[_equal(packets, index[later], index[later - lag])]] = True
+    return np.flatnonzero(copies)
+
+
+def _equal(packets: Packets, these: NDArray[np.intp], those: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Whether what else the headers say is equal too, and enough to tell copies apart."""
+    equal = np.ones(len(these), np.bool_)
+    columns = ("flags", "window", "payload_bytes", "tsval", "tsecr", "options", "sack_count")
+    for name in columns:
+        column = getattr(packets, name)
+        equal &= column[these] == column[those]
+    some = np.flatnonzero(equal & (packets.sack_count[these] > 0))
+    if len(some):
+        a, b = packets.sack_first[these[some]], packets.sack_first[those[some]]
+        blocks = packets.sack_left[a] == packets.sack_left[b]
+        blocks &= packets.sack_right[a] == packets.sack_right[b]
+        equal[some] = blocks
+    # Without identification (IPv6, or DF set) two duplicate ACKs may be equal by right.
+    equal &= (packets.ip_id[these] != 0) | (packets.payload_bytes[these] > 0)
+    return equal
+
+
+def made_by_capture(
+    copies: NDArray[np.intp], stream: NDArray[np.int64], counts: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """For each copy: the capture made it (else the network).
+
+    Args:
+        copies: elements that are copies.
+        stream: stream of each element.
+        counts: packets of each stream.
+    """
+    connection = stream[copies] // 2
+    doubled = np.bincount(connection, minlength=len(counts) // 2)
+    total = counts[0::2] + counts[1::2]
+    many: NDArray[np.bool_] = (doubled >= 2) & (doubled >= _MANY * total)
+    return many[connection]

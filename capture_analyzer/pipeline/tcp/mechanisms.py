@@ -1,0 +1,167 @@
+"""How a sender came to send again (table `packets`, column `mechanism`).
+
+======== ==========================================================================
+fast     the receiver reported later data (SACK, three duplicate ACKs): RFC 5681,
+         section 3.2; RFC 6675; RFC 8985
+tlp      the first timer after progress sent the last segment again to provoke such a
+         report: the tail loss probe of RFC 8985, section 7. Needs SACK
+rto      the retransmission timer (RFC 6298, section 5)
+after_rto  what was outstanding when that timer fired, sent again after it
+syn      a SYN or SYN-ACK sent again
+======== ==========================================================================
+
+Timers and reports are told apart by the reports; the two timers by which segment they send
+(a probe sends the last one, the retransmission timer the first) and by their order. A
+repeat for which there was a report may still be the timer's: when an earlier repeat of it
+was lost too, and it came as late as a timer would.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capture_analyzer.model.column import NO_TIME
+from capture_analyzer.model.packets import MECHANISMS, Packets
+from capture_analyzer.pipeline.tcp.coverage import Coverage
+from capture_analyzer.pipeline.tcp.labels import CODE
+from capture_analyzer.pipeline.tcp.resends import Resends
+from capture_analyzer.pipeline.tcp.segments import SPAN, Bools, Ints, Segments
+from capture_analyzer.pipeline.tcp.selective import Selective
+
+MECHANISM: Final = {name: code for code, name in enumerate(MECHANISMS)}
+
+_LEAST_TIMER_NS: Final = 190_000_000
+"""Linux adds at least 200 ms to the round trip in its timer; others more (RFC 6298 says
+1 s). A little less, since packets are captured before or after their timers."""
+
+_DUPLICATE_ACKS: Final = 3  # RFC 5681, section 3.2
+
+_FAST, _TLP, _RTO = MECHANISM["fast"], MECHANISM["tlp"], MECHANISM["rto"]
+_AFTER_RTO = MECHANISM["after_rto"]
+
+
+@dataclasses.dataclass(slots=True)
+class _State:
+    """What a sender has sent again so far."""
+
+    stream: int
+    last: dict[int, int] = dataclasses.field(default_factory=dict)  # first byte → when
+    timer_before: int = -1  # highest byte sent when a timer last fired
+    timer_acked: int = -1  # and what was acknowledged
+    rto_until: int = -1  # what was outstanding when the retransmission timer fired
+
+
+def name_mechanisms(
+    packets: Packets,
+    segments: Segments,
+    coverage: Coverage,
+    selective: Selective,
+    resends: Resends,
+    label: NDArray[np.uint8],
+    round_trip: Ints,
+    with_sack: Bools,
+) -> None:
+    """Fill ``resends.mechanism``.
+
+    Args:
+        packets: the packets.
+        segments: a batch.
+        coverage: its coverage.
+        selective: its selective acknowledgements.
+        resends: what was sent again in it.
+        label: labels of packets without payload (for duplicate ACKs).
+        round_trip: for each stream, smallest round trip of the whole path; NO_TIME unknown.
+        with_sack: for each stream: its receiver may send SACK.
+    """
+    rows = np.flatnonzero(resends.resent)
+    if not len(rows):
+        return
+    element = resends.element[rows]
+    stream = segments.stream[element]
+    end = segments.end[element]
+    peer = segments.peer[element]
+    reported = _reported(segments, selective, peer, end + stream * SPAN)
+    reported |= _duplicate_acks(segments, label, peer) >= _DUPLICATE_ACKS
+    # Since when its bytes were missing: their last copy, or what showed the hole.
+    gap = resends.gap[rows]
+    since = np.where(resends.original[rows] >= 0, resends.original[rows], element - 1)
+    since[gap >= 0] = coverage.gap_opener[gap[gap >= 0]]
+    waited = segments.time[element] - segments.time[since]
+    rtt = round_trip[stream]
+    columns = (
+        stream,
+        segments.begin[element],
+        end,
+        segments.before[element],
+        segments.peer_acked(element),
+        segments.time[element],
+        waited,
+        np.where(rtt == NO_TIME, 0, rtt),
+        reported,
+        with_sack[stream],
+        since,
+    )
+    result: list[int] = []
+    state = _State(-1)
+    for row in zip(*(column.tolist() for column in columns), strict=True):
+        of, begin, end_, before, acked, time, wait, trip, report, sack, from_ = row
+        if of != state.stream:
+            state = _State(of)
+        again = begin in state.last
+        if again:
+            wait = time - state.last[begin]
+        state.last[begin] = time
+        late = wait >= trip + _LEAST_TIMER_NS
+        if late and report and not again:
+            # Queues may have grown: compare with the round trip at that moment.
+            late = wait >= _echoed_rtt(packets, segments, from_) + _LEAST_TIMER_NS
+        if begin < state.rto_until and not (again and late):
+            result.append(_AFTER_RTO)
+            continue
+        if report and not late:
+            result.append(_FAST)
+            continue
+        first = acked > state.timer_acked or before > state.timer_before
+        state.timer_acked, state.timer_before = acked, before
+        if not report and first and sack and end_ >= before:
+            result.append(_TLP)
+            continue
+        result.append(_RTO)
+        state.rto_until = before
+    resends.mechanism[rows] = result
+
+
+def _reported(segments: Segments, selective: Selective, peer: Ints, end: Ints) -> Bools:
+    """Whether the receiver had reported data beyond `end` (keys) before each repeat."""
+    row = selective.at(peer, segments)
+    if not len(selective.element):
+        return np.zeros(len(row), np.bool_)
+    return (row >= 0) & (selective.highest[row] > end)
+
+
+def _duplicate_acks(segments: Segments, label: NDArray[np.uint8], peer: Ints) -> Ints:
+    """How many duplicate ACKs the peer has sent since it last acknowledged something new."""
+    total = np.cumsum(label == CODE["dup_ack"])
+    peer = np.maximum(peer, 0)
+    begun = np.searchsorted(segments.ack_top, segments.ack_top[peer])
+    since: Ints = total[peer] - total[begun]
+    return since
+
+
+def _echoed_rtt(packets: Packets, segments: Segments, element: int) -> int:
+    """Round trip that a packet's timestamp echo shows at its receiver; 0 = unknown."""
+    peer = int(segments.peer[element])
+    if peer < 0:
+        return 0
+    start = int(segments.starts[segments.stream[peer]])
+    index = segments.index
+    sent = packets.tsval[index[start : peer + 1]]
+    age = (packets.tsecr[index[element]] - sent).view(np.int32)
+    echoed = np.flatnonzero(age >= 0)
+    if not len(echoed) or not packets.tsecr[index[element]]:
+        return 0
+    return int(segments.time[element]) - int(segments.time[start + int(echoed[-1])])
