@@ -63,7 +63,7 @@ class _Retried:
 
     connection: Connection
     packet_nos: list[int]  # the repeats
-    by_server: bool  # the server repeated its SYN-ACK
+    answers: int  # how many of them are SYN-ACKs of the server
     delay_ns: int  # from the first SYN to the last repeat
     unanswered: bool
     costs: list[tuple[int, int, int]] = dataclasses.field(default_factory=list)
@@ -118,7 +118,7 @@ def _look_at(connection: Connection, packets: Packets) -> _Retried | None:
     return _Retried(
         connection,
         numbers,
-        by_server=any(int(packets.from_client[number - 1]) == 0 for number in numbers),
+        answers=sum(int(packets.from_client[number - 1]) == 0 for number in numbers),
         delay_ns=max(int(packets.time_ns[number - 1]) for number in numbers) - begin,
         unanswered=silent and not (connection.client_bytes or connection.server_bytes),
     )
@@ -219,12 +219,12 @@ def _summary(group: list[_Retried], opened: int) -> str:
 
 
 def _summary_of_one(entry: _Retried, server: str) -> str:
-    times = len(entry.packet_nos)
-    after = amount(entry.delay_ns)
+    times = entry.answers or len(entry.packet_nos)
     often = {1: "once", 2: "twice"}.get(times, f"{wording.count_word(times)} times")
+    after = amount(entry.delay_ns)
     if entry.unanswered:
         return f"A connection request to {server} was repeated {often} and never answered."
-    if entry.by_server:
+    if entry.answers:
         how = "was lost and repeated" if times == 1 else f"was lost and repeated {often}"
         return f"The answer (SYN-ACK) of {server} {how}; the connection waited {after}."
     request = f"A connection request to {server} was {_fate([entry])}"
@@ -239,7 +239,7 @@ def _fate(group: list[_Retried]) -> str:
 
 
 def _seen_at_server(group: list[_Retried]) -> bool:
-    return all(entry.connection.vantage_side == "server" and not entry.by_server for entry in group)
+    return all(entry.connection.vantage_side == "server" and not entry.answers for entry in group)
 
 
 def _advice(group: list[_Retried]) -> str:
@@ -262,6 +262,6 @@ def _action(group: list[_Retried]) -> str:
     server = label(group[0].connection)
     if _seen_at_server(group):
         return f"Find why {server} left a SYN unanswered"
-    if all(entry.by_server for entry in group):
+    if all(entry.answers for entry in group):
         return f"Find where the SYN-ACK of {server} was dropped"
     return f"Find where the SYN to {server} was dropped"
