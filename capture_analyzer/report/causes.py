@@ -24,7 +24,7 @@ TITLES: Final[dict[str, str]] = {
     "nagle_delayed_ack": "Nagle and delayed ACK",
     "proxy_buffering": "Proxy buffering",
     "request_send": "Sending the request",
-    "transfer": "Transfer of the answer",
+    "transfer": "Transfer",
     "network_rtt": "Round trip",
     "server_think": "Server, before the answer",
     "generation": "Server, within the answer",

@@ -170,7 +170,7 @@ class Builder:
         """Add an exchange whose ledger is given in ms; one packet at each boundary."""
         no = len(self.exchanges)
         connection = self.connections[connection_no]
-        opaque = connection.tls is not None
+        opaque = other.get("inferred", connection.tls is not None)
         at = start = round(start_ms * MS)
         phases = Phases()
         request_start = request_end = response_start = None
@@ -485,7 +485,7 @@ def incident(*, keys: bool = True, cut: bool = False) -> Analysis:
             b.connections[api].tls.why_not = None
             extra = {
                 "protocol": "http/1.1", "kind": "sse" if not number % 2 else "http",
-                "inferred": False, "method": "POST", "authority": "api.llm.example",
+                "inferred": False, "method": "POST",
                 "path": "/v1/chat/completions", "status": 200,
             }  # fmt: skip
         b.exchange(api, at, ledger, response_bytes=12_100, **extra)

@@ -26,7 +26,7 @@ export function connectionsSection(store, actions) {
   add(0, AT_FIRST);
   const all = store.connections.length;
   const more = all > AT_FIRST ? button(`Show all ${whole(all)}`, { class: "more" }, () => { add(AT_FIRST, all); more.remove(); }) : null;
-  const names = [["No.", "number"], ["Server", ""], ["Security", ""], ["Round trip", "number"], ["Sent again", "number"], ["Data", "number"], ["Exch.", "number"]];
+  const names = [["No.", "number"], ["Server", ""], ["Security", "security"], ["Round trip", "number"], ["Sent again", "number"], ["Data", "number"], ["Exch.", "number"]];
   const table = el("table", { class: "table" }, el("thead", {}, el("tr", {}, names.map(([text, kind]) => el("th", { scope: "col", class: kind }, text)))), body);
   const section = el("section", { id: "connections", "aria-labelledby": "connections-title" },
     el("h2", { id: "connections-title" }, "Connections", el("span", { class: "aside" }, whole(all))),
@@ -41,7 +41,7 @@ function row(store, connection, onChoose) {
   const cell = (text) => el("td", { class: "number" }, text);
   return el("tr", { on: { click: onChoose } },
     el("td", { class: "number" }, button(connection.no, { class: "plain", "aria-label": `Connection ${connection.no}` }, onChoose)),
-    el("td", {}, captured(connection.server)), el("td", {}, security(connection)),
+    el("td", {}, captured(connection.server)), el("td", { class: "security" }, security(connection)),
     cell(duration(connection.rtt)), cell(again ? whole(again) : "–"),
     cell(size(connection.clientBytes + connection.serverBytes)), cell((store.exchangesOf.get(connection.no) ?? []).length || "–"));
 }

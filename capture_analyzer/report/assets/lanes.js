@@ -32,12 +32,13 @@ export class Lanes {
     return from + (x / width) * (to - from) + (this.aligned && no !== null ? this.store.start[no] : 0);
   }
 
-  /** Draw rows: [{no, middle}] with the middle of their lanes on the canvas. */
-  draw(canvas, rows, width, height, selection) {
+  /** Draw rows: [{no, middle}] with the middle of their lanes, each `laneHeight` high. */
+  draw(canvas, rows, width, height, laneHeight, selection) {
     const context = prepared(canvas, width, height);
     context.fillStyle = colour("line");
     for (const { ns } of this.scale.ticks(width)) {
-      context.fillRect(Math.round(((ns - this.scale.from) / (this.scale.to - this.scale.from)) * width), 0, 1, height);
+      const x = Math.round(((ns - this.scale.from) / (this.scale.to - this.scale.from)) * width);
+      for (const { middle } of rows) context.fillRect(x, middle - laneHeight / 2, 1, laneHeight);
     }
     const marks = colour("text");
     const faint = colour("third");

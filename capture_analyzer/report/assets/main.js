@@ -89,7 +89,7 @@ function bar(store, help) {
       el("nav", { "aria-label": "Sections" }, link("verdict", "Verdict"),
         store.count || store.findings.length ? link("findings", "Findings", whole(store.findings.length)) : null,
         store.count ? link("waterfall", "Waterfall") : null, link("connections", "Connections"), link("about", "About this report")),
-      el("span", { class: "tools" }, store.count ? button([el("kbd", {}, "?"), " Keys"], {}, () => help.showModal()) : null, themeButton)));
+      el("span", { class: "tools" }, store.count ? button([el("kbd", {}, "?"), " Keys"], { class: "keys" }, () => help.showModal()) : null, themeButton)));
 }
 
 function changeTheme() {

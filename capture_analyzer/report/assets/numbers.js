@@ -3,9 +3,20 @@
 const NBSP = "\u00a0";
 const MINUS = "\u2212";
 
-/** Python's rounding to decimals is on the exact binary value, and so is toFixed's. */
+/** Decimals as Python writes them: both round the exact binary value, but Python a tie to even. */
+function fixed(value, decimals) {
+  const [head, tail] = split(value.toFixed(decimals + 40), decimals);
+  if (/^50*$/.test(tail) && /[02468]$/.test(head)) return head.replace(/\.$/, "");
+  return value.toFixed(decimals);
+}
+
+function split(text, decimals) {
+  const at = text.indexOf(".") + 1 + decimals;
+  return [text.slice(0, at).replace(/\.$/, ""), text.slice(at)];
+}
+
 function grouped(value, decimals) {
-  const [whole, part] = value.toFixed(decimals).split(".");
+  const [whole, part] = fixed(value, decimals).split(".");
   const commas = whole.replace(/\B(?=(\d{3})+$)/g, ",");
   return part === undefined ? commas : `${commas}.${part}`;
 }
@@ -16,14 +27,14 @@ export function duration(ns) {
   if (ns < 0) return MINUS + duration(-ns);
   if (ns === 0) return `0${NBSP}ms`;
   if (ns < 995_000) {
-    if (ns >= 5_000) return `${(ns / 1e6).toFixed(2)}${NBSP}ms`;
+    if (ns >= 5_000) return `${fixed(ns / 1e6, 2)}${NBSP}ms`;
     return `${Number((ns / 1e3).toPrecision(2))}${NBSP}µs`;
   }
-  if (ns < 9_950_000) return `${(ns / 1e6).toFixed(1)}${NBSP}ms`;
-  if (ns < 999_500_000) return `${(ns / 1e6).toFixed(0)}${NBSP}ms`;
-  if (ns < 9_995_000_000) return `${(ns / 1e9).toFixed(2)}${NBSP}s`;
-  if (ns < 59_950_000_000) return `${(ns / 1e9).toFixed(1)}${NBSP}s`;
-  const seconds = Math.round(ns / 1e9);
+  if (ns < 9_950_000) return `${fixed(ns / 1e6, 1)}${NBSP}ms`;
+  if (ns < 999_500_000) return `${fixed(ns / 1e6, 0)}${NBSP}ms`;
+  if (ns < 9_995_000_000) return `${fixed(ns / 1e9, 2)}${NBSP}s`;
+  if (ns < 59_950_000_000) return `${fixed(ns / 1e9, 1)}${NBSP}s`;
+  const seconds = Number(fixed(ns / 1e9, 0));
   if (seconds < 3600) return `${Math.floor(seconds / 60)}${NBSP}min ${seconds % 60}${NBSP}s`;
   return `${Math.floor(seconds / 3600)}${NBSP}h ${Math.floor((seconds % 3600) / 60)}${NBSP}min`;
 }
@@ -41,7 +52,7 @@ export function size(count) {
   let value = count;
   for (const unit of ["KB", "MB", "GB", "TB"]) {
     value /= 1000;
-    if (value < 9.95) return `${value.toFixed(1)}${NBSP}${unit}`;
+    if (value < 9.95) return `${fixed(value, 1)}${NBSP}${unit}`;
     if (value < 999.5 || unit === "TB") return `${grouped(value, 0)}${NBSP}${unit}`;
   }
   return "";
@@ -51,7 +62,7 @@ export function size(count) {
 export function share(part, whole) {
   if (whole <= 0) return "–";
   const percent = (100 * part) / whole;
-  return percent > 0 && percent < 1 ? `<${NBSP}1${NBSP}%` : `${percent.toFixed(0)}${NBSP}%`;
+  return percent > 0 && percent < 1 ? `<${NBSP}1${NBSP}%` : `${fixed(percent, 0)}${NBSP}%`;
 }
 
 /** A whole number with commas. */

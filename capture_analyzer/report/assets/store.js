@@ -67,8 +67,10 @@ export function readStore(data) {
     if (!store.exchangesOf.has(connection)) store.exchangesOf.set(connection, []);
     store.exchangesOf.get(connection).push(no);
   });
-  store.from = count ? start.reduce((least, ns) => Math.min(least, ns), Infinity) : 0;
-  store.to = count ? store.end.reduce((most, ns) => Math.max(most, ns), -Infinity) : 1;
+  store.to = store.end.reduce((most, ns) => Math.max(most, ns), 1);
+  store.from = start.reduce((least, ns) => Math.min(least, ns), store.to);
+  // The lanes begin with the capture where its first exchange does, nearly.
+  if (store.from > 0 && store.from < store.to / 20) store.from = 0;
   return store;
 }
 

@@ -38,6 +38,7 @@ export class Waterfall {
     this.grouped = false;
     this.chosen = null;
     this.opened = null;
+    this.wanted = null; // to be brought into view with the next drawing
     this.printing = false;
     this.items = []; // exchange numbers; -1 - n is the heading of connection n
     this.places = new Map();
@@ -81,7 +82,7 @@ export class Waterfall {
   choose(no) {
     if (no === this.chosen) return;
     this.chosen = no;
-    this.#intoView(no);
+    this.wanted = no;
     announce(`Exchange ${no}, ${nameOf(this.store, no)}, ${duration(this.store.total(no))}`);
     if (this.opened !== null) this.#show(no);
     this.#schedule(true);
@@ -110,8 +111,9 @@ export class Waterfall {
   #show(no) {
     this.opened = no;
     this.section.classList.add("opened");
+    this.wanted = no;
     this.onOpen(no);
-    this.#intoView(no);
+    this.#schedule();
   }
 
   /** The chosen one's neighbour: step -1 or 1. */
@@ -278,7 +280,7 @@ export class Waterfall {
   #measure() {
     const bar = this.rows.offsetWidth - this.rows.clientWidth;
     this.head.style.paddingRight = `${bar}px`;
-    if (this.narrow) return { left: 12, width: Math.max(this.rows.clientWidth - 24, 50) };
+    if (this.narrow) return { left: 0, width: Math.max(this.rows.clientWidth, 50) };
     const box = this.laneHead.getBoundingClientRect();
     return { left: box.left + 1 - this.rows.getBoundingClientRect().left, width: Math.max(box.width - 1, 50) };
   }
@@ -291,8 +293,10 @@ export class Waterfall {
     this.body.style.height = `${shown * height}px`;
     this.rows.style.height = this.printing ? "auto" : `${Math.min(shown * height, this.narrow ? 480 : 600)}px`;
     this.lane = this.#measure();
-    const top = this.rows.scrollTop;
+    if (this.wanted !== null) this.#intoView(this.wanted);
+    this.wanted = null;
     const view = this.printing ? shown * height : this.rows.clientHeight;
+    const top = Math.min(this.rows.scrollTop, Math.max(shown * height - view, 0));
     const first = Math.max(0, Math.floor((top - MARGIN) / height));
     const last = Math.min(shown, Math.ceil((top + view + MARGIN) / height));
     for (const [place, row] of this.live) {
@@ -316,7 +320,7 @@ export class Waterfall {
     if (this.live.has(chosen)) this.grid.setAttribute("aria-activedescendant", this.live.get(chosen).id);
     else this.grid.removeAttribute("aria-activedescendant");
     this.canvas.style.transform = `translate(${this.lane.left}px, ${first * height}px)`;
-    this.lanes.draw(this.canvas, drawn, this.lane.width, (last - first) * height, this.selection);
+    this.lanes.draw(this.canvas, drawn, this.lane.width, (last - first) * height, this.narrow ? 22 : height, this.selection);
     this.lanes.drawHead(this.overview, this.order, this.headWidth);
     this.wholeButton.disabled = this.scale.whole;
   }
