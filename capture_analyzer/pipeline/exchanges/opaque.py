@@ -52,7 +52,9 @@ class Speech:
             may_be_h1=np.array(h1, np.bool_),
             keeps_start=np.array([c.roles_certain for c in connections], np.bool_),
             overhead=np.array([_overhead(c.tls) for c in connections], np.int64),
-            round_trip_ns=np.array([c.server_side_rtt_ns or _NEVER_NS for c in connections]),
+            round_trip_ns=np.array(
+                [c.server_side_rtt_ns or _NEVER_NS for c in connections], np.int64
+            ),
         )
 
 
