@@ -6,6 +6,7 @@ Rows of objects become arrays once, here; each cause then works on whole arrays.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from typing import Final
 
@@ -324,12 +325,17 @@ class Facts:
 
 
 def _beyond(tcp: TcpFacts, connection_no: NDArray[np.int32], until: Times) -> Times:
-    """The smallest round trip to the server's side up to an instant; NO_TIME = none."""
+    """The smallest round trip to the server's side up to an instant; NO_TIME = none.
+
+    At the server itself there is none to take out: what its own stack takes is its time.
+    """
     measured = tcp.min_rtt_before(connection_no.astype(np.int64), until)
     handshake = instants([c.server_side_rtt_ns for c in tcp.connections])[connection_no]
+    at_server = np.array([c.vantage_side == "server" for c in tcp.connections], np.bool_)
     both = (measured != NO_TIME) & (handshake != NO_TIME)
     # NO_TIME is the least of all numbers, so the greater of two is the one that is known.
-    return np.where(both, np.minimum(measured, handshake), np.maximum(measured, handshake))
+    known = np.where(both, np.minimum(measured, handshake), np.maximum(measured, handshake))
+    return np.where(at_server[connection_no], 0, known)
 
 
 def _longest_stops(connections: Sequence[Connection]) -> Times:
@@ -412,22 +418,43 @@ def setup_owners(setups: Sequence[Setup], connection_count: int) -> NDArray[np.i
 
 
 def pauses_of(arrivals: Arrivals, longest_ns: Times) -> Pauses:
-    """Gaps between segments that are longer than `longest_ns` of their connection.
+    """Stretches without any payload that are longer than `longest_ns` of their connection.
 
-    Segments come in stream order: where one was sent again, the gap in front of it is in
-    truth a hole, which takes precedence over anything that a pause leaves open.
+    Between two bytes of a stream nothing arrived if all bytes up to the one were there before
+    any byte behind it. So a hole makes no pause: bytes behind it arrived meanwhile.
     """
-    gap = np.diff(arrivals.seen_ns)
-    same = (arrivals.connection_no[1:] == arrivals.connection_no[:-1]) & (
-        arrivals.from_client[1:] == arrivals.from_client[:-1]
-    )
+    stream = 2 * arrivals.connection_no.astype(np.int64) + ~arrivals.from_client
+    latest, earliest = _arrived_up_to(stream, arrivals.seen_ns)
+    gap = earliest[1:] - latest[:-1]
+    same = stream[1:] == stream[:-1]
     long = np.flatnonzero(same & (gap > longest_ns[arrivals.connection_no[1:]]))
     return Pauses(
         connection_no=arrivals.connection_no[long],
         from_client=arrivals.from_client[long],
-        from_ns=arrivals.seen_ns[long],
-        to_ns=arrivals.seen_ns[long + 1],
+        from_ns=latest[long],
+        to_ns=earliest[long + 1],
     )
+
+
+def _arrived_up_to(stream: NDArray[np.int64], seen_ns: Times) -> tuple[Times, Times]:
+    """For each element when the last of its stream up to it arrived, and the first from it on."""
+    if not len(stream):
+        return seen_ns, seen_ns
+    low = int(seen_ns.min())
+    span = int(seen_ns.max()) - low + 1
+    if span * (int(stream[-1]) + 1) < 1 << 62:  # streams fit one behind the other in int64
+        key = seen_ns - low + stream * span
+        base = low - stream * span
+        latest = np.maximum.accumulate(key) + base
+        earliest = np.minimum.accumulate(key[::-1])[::-1] + base
+        return latest, earliest
+    latest, earliest = np.empty_like(seen_ns), np.empty_like(seen_ns)
+    bounds = [0, *(np.flatnonzero(np.diff(stream)) + 1).tolist(), len(stream)]
+    for first, stop in itertools.pairwise(bounds):
+        np.maximum.accumulate(seen_ns[first:stop], out=latest[first:stop])
+        backwards = np.minimum.accumulate(seen_ns[first:stop][::-1])
+        earliest[first:stop] = backwards[::-1]
+    return latest, earliest
 
 
 def first_segment_times(

@@ -1,11 +1,17 @@
-"""network_rtt: the part of a round trip that request and answer spent beyond the vantage."""
+"""network_rtt: the part of a round trip that lies beyond the vantage.
+
+Between request and answer that is the way to the server and back. In a set-up, between an
+answer and the client's next step, it is the way to the client and back.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
+from capture_analyzer.model.column import concatenate
 from capture_analyzer.model.waits import Waits
-from capture_analyzer.pipeline.causes.facts import Facts
+from capture_analyzer.pipeline.causes.client_idle import turns
+from capture_analyzer.pipeline.causes.facts import Facts, connection_waits
 from capture_analyzer.pipeline.causes.server_think import waiting
 
 
@@ -17,7 +23,12 @@ def find(facts: Facts) -> Waits:
     exchange, begins, ends = waiting(facts)
     known = facts.beyond[exchange] > 0
     exchange, begins, ends = exchange[known], begins[known], ends[known]
-    return facts.waits(
+    rows = []
+    for begin, end, number, exchange_no, before, behind in turns(facts):
+        way = facts.connections[number].client_side_rtt_ns
+        if way is not None and facts.connections[number].vantage_side != "client":
+            rows.append((begin, min(end, begin + way), number, exchange_no, before, behind, 0))
+    answered = facts.waits(
         "network_rtt",
         exchange,
         begins,
@@ -26,3 +37,5 @@ def find(facts: Facts) -> Waits:
         facts.request_last_packet[exchange],
         facts.response_first_packet[exchange],
     )
+    waits: Waits = concatenate(Waits, [connection_waits("network_rtt", rows, 0.9), answered])
+    return waits

@@ -46,6 +46,8 @@ class Story:
     records: TlsRecords = dataclasses.field(default_factory=TlsRecords)
     handshakes: list[HandshakeMessage] = dataclasses.field(default_factory=list)
     exchanges: list[Exchange] = dataclasses.field(default_factory=list)
+    in_stream_order: list[tuple[int, str, float]] = dataclasses.field(default_factory=list)
+    """Arrivals in the order of their bytes, where that is not the order of their times."""
 
     def __post_init__(self) -> None:
         self.arrivals.sort(key=lambda arrival: arrival[2])
@@ -121,7 +123,11 @@ class Story:
             (2 * connection + (side == "s"), int(time * MS), size, number)
             for number, (connection, side, time, size) in enumerate(self.arrivals, 1)
         ]
-        rows.sort(key=lambda row: row[0])
+        place = {
+            (2 * connection + (side == "s"), int(time * MS)): index
+            for index, (connection, side, time) in enumerate(self.in_stream_order)
+        }
+        rows.sort(key=lambda row: (row[0], place.get(row[:2], 0)))
         stream, seen, size, packet = np.array(rows, np.int64).reshape(-1, 4).T
         count = 2 * len(self.connections)
         bounds = np.searchsorted(stream, np.arange(count + 1))

@@ -6,7 +6,10 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
+
+from capture_analyzer.pipeline.causes.facts import Arrivals, pauses_of
 
 Make = Callable[..., Any]
 
@@ -28,6 +31,13 @@ def test_wait_is_round_trip_then_think(story: Make, host: Make) -> None:
     s = story([(0, "c", 0, 100), (0, "s", 80, 500)], connections=[host()])
     s.exchange((0, 0), (80, 80))
     assert s.ledger() == [("network_rtt", 30), ("server_think", 50)]
+
+
+def test_at_the_server_no_round_trip_is_taken_out(story: Make, host: Make) -> None:
+    here = host(vantage_side="server", server_side_rtt_ns=40_000)
+    s = story([(0, "c", 0, 100), (0, "s", 80, 500)], connections=[here])
+    s.exchange((0, 0), (80, 80))
+    assert s.ledger() == [("server_think", 80)]
 
 
 def test_the_smallest_round_trip_so_far_counts(story: Make, host: Make) -> None:
@@ -181,6 +191,31 @@ def test_a_server_that_stops_in_mid_answer_is_not_transferring(story: Make, host
     s = story([*arrivals, (0, "s", 500, 500)], connections=[host()])
     s.exchange((0, 0), (80, 500))
     assert s.ledger()[2:] == [("transfer", 10), ("unknown", 400), ("transfer", 10)]
+
+
+def test_what_arrives_behind_a_hole_is_no_pause(story: Make, host: Make) -> None:
+    # The second segment comes again after 300 ms; those behind it arrive meanwhile.
+    bytes_in_order = [(0, "s", 80), (0, "s", 380), (0, "s", 86), (0, "s", 130), (0, "s", 386)]
+    s = story([(0, "c", 0, 100), *((*a, 500) for a in bytes_in_order)], connections=[host()])
+    s.holes = [("loss", "s", 86, 380)]
+    s.exchange((0, 0), (80, 386))
+    s.in_stream_order = bytes_in_order
+    assert s.ledger()[2:] == [("transfer", 6), ("loss_recovery", 294), ("transfer", 6)]
+
+
+def test_pauses_of_very_long_captures() -> None:
+    seen = np.array([0, 50, 10, 900, 5, 700, 2**58])
+    arrivals = Arrivals(
+        connection_no=np.array([0, 0, 0, 0, 0, 0, 40], np.int32),
+        from_client=np.array([True, True, True, True, False, False, True]),
+        seen_ns=seen,
+        length=np.ones(7, np.int64),
+        packet_no=np.arange(7, dtype=np.int32),
+    )
+    pauses = pauses_of(arrivals, np.full(41, 100))
+    assert pauses.from_ns.tolist() == [50, 5]
+    assert pauses.to_ns.tolist() == [900, 700]
+    assert pauses.from_client.tolist() == [True, False]
 
 
 def test_stopping_for_a_window_is_transfer(story: Make, host: Make) -> None:

@@ -194,8 +194,14 @@ def test_the_client_that_waits_behind_the_answer_is_idle(prompt: Make, host: Mak
     assert set_up(s.ledger())[:2] == [("dns", 40), ("client_idle", 20)]
 
 
-def test_away_from_the_client_that_wait_is_not_known(prompt: Make, host: Make) -> None:
-    s = prompt(131, [host(lookup_no=0, vantage_side="server")], lookups=[lookup(40, 80)])
+def test_away_from_the_client_a_part_of_that_wait_is_on_the_way(prompt: Make, host: Make) -> None:
+    there = host(lookup_no=0, vantage_side="middle", client_side_rtt_ns=15 * MS)
+    s = prompt(131, [there], lookups=[lookup(40, 80)])
+    assert set_up(s.ledger())[:3] == [("dns", 40), ("network_rtt", 15), ("client_idle", 5)]
+
+
+def test_where_that_way_was_not_measured_the_wait_is_not_known(prompt: Make, host: Make) -> None:
+    s = prompt(131, [host(lookup_no=0, vantage_side="middle")], lookups=[lookup(40, 80)])
     assert set_up(s.ledger())[:2] == [("dns", 40), ("unknown", 20)]
 
 
