@@ -140,7 +140,7 @@ class _Heads:
         self.stops: list[int] = stops.tolist()
         # Record numbers of all heads, end to end.
         of_head = np.repeat(first - (stops - counts), counts) + np.arange(counts.sum())
-        self.columns = self.gather(of_head)
+        self.columns: list[list[int]] = self.gather(of_head).tolist()
 
     def gather(self, which: NDArray[np.int64]) -> NDArray[np.int64]:
         """Columns of these records: those of `Head`, then where their content lies."""
@@ -192,7 +192,8 @@ class _Heads:
             stop = start + min(self.totals[row], LONG_HEAD_RECORDS)
             columns = self.gather(np.arange(start, stop)).tolist()
         else:
-            columns = self.columns[:, self.starts[row] : self.stops[row]].tolist()
+            part = slice(self.starts[row], self.stops[row])
+            columns = [column[part] for column in self.columns]
         positions, buffer_nos, offsets = columns[8:]
         lengths, complete = columns[1], columns[7]
         views = self.views

@@ -181,6 +181,7 @@ def _finish_tls13(
         early_data=bool(summary.early_data) and not summary.hello_retry,
         hello_seen_ns=client.seen_ns[last_hello.first_record] if last_hello else server_hello_ns,
         server_hello_seen_ns=server_hello_ns,
+        server_hello_no=server.first_packet_nos[message.first_record],
         rtt_ns=rtt_ns,
     )
     result.client_roles = [

@@ -33,6 +33,17 @@ _SUPPORTED_VERSIONS: Final = 43
 _KEY_SHARE: Final = 51
 _ENCRYPTED_CLIENT_HELLO: Final = 0xFE0D
 
+_SERVER_EXTENSIONS: Final = frozenset(
+    (_STATUS_REQUEST, _ALPN, _PRE_SHARED_KEY, _SUPPORTED_VERSIONS, _KEY_SHARE)
+)
+_CLIENT_EXTENSIONS: Final = _SERVER_EXTENSIONS | {
+    _SERVER_NAME,
+    _SUPPORTED_GROUPS,
+    _SESSION_TICKET,
+    _EARLY_DATA,
+    _ENCRYPTED_CLIENT_HELLO,
+}
+
 _u16 = struct.Struct(">H").unpack_from
 _two_u16 = struct.Struct(">HH").unpack_from
 
@@ -51,6 +62,7 @@ class ClientHello:
         session_id: legacy_session_id, empty if none was offered.
         versions: supported_versions, else the version field alone.
         server_name: SNI host name as text, None if absent.
+        alpn: application protocols.
         psk_offered: it has pre_shared_key (TLS 1.3 resumption or external PSK).
         ticket_offered: it has a session_ticket that is not empty (RFC 5077).
         early_data: it has early_data.
@@ -61,17 +73,39 @@ class ClientHello:
     legacy_version: int
     random: bytes
     session_id: bytes
-    cipher_suites: list[int]
     versions: list[int]
     server_name: str | None = None
     alpn: list[str] = dataclasses.field(default_factory=list)
-    groups: list[int] = dataclasses.field(default_factory=list)
-    key_share_groups: list[int] = dataclasses.field(default_factory=list)
     psk_offered: bool = False
     ticket_offered: bool = False
     early_data: bool = False
     status_request: bool = False
     ech: bool = False
+    _suites: bytes = b""
+    _groups: bytes = b""
+    _key_shares: bytes = b""
+
+    @property
+    def cipher_suites(self) -> list[int]:
+        """The suites by their numbers."""
+        return _numbers(self._suites, 0, len(self._suites))
+
+    @property
+    def groups(self) -> list[int]:
+        """The groups of supported_groups."""
+        return _numbers(self._groups, 2, len(self._groups))
+
+    @property
+    def key_share_groups(self) -> list[int]:
+        """The groups it has a key share for."""
+        groups: list[int] = []
+        at = 2
+        while at + 4 <= len(self._key_shares):
+            group, length = _two_u16(self._key_shares, at)
+            if not is_grease(group):
+                groups.append(group)
+            at += 4 + length
+        return groups
 
 
 @dataclasses.dataclass(slots=True)
@@ -113,15 +147,11 @@ def parse_client_hello(body: bytes) -> ClientHello:
     suites_at, at = at + 2, at + 2 + length
     if length % 2 or at >= len(body):
         raise MalformedHelloError("ClientHello ends in its cipher suites")
-    suites = [
-        suite
-        for suite in struct.unpack_from(f">{length // 2}H", body, suites_at)
-        if suite & 0x0F0F != 0x0A0A or not is_grease(suite)
-    ]
+    suites = body[suites_at:at]
     at += 1 + body[at]
     (version,) = _u16(body)
-    hello = ClientHello(version, body[2:34], session_id, suites, [version])
-    for kind, start, stop in _extensions(body, at, "ClientHello"):
+    hello = ClientHello(version, body[2:34], session_id, [version], _suites=suites)
+    for kind, start, stop in _extensions(body, at, "ClientHello", _CLIENT_EXTENSIONS):
         if kind == _SERVER_NAME:
             hello.server_name = _host_name(body, start, stop)
         elif kind == _SUPPORTED_VERSIONS:
@@ -129,9 +159,9 @@ def parse_client_hello(body: bytes) -> ClientHello:
         elif kind == _ALPN:
             hello.alpn = _protocols(body, start + 2, stop)
         elif kind == _KEY_SHARE:
-            hello.key_share_groups = _key_shares(body, start + 2, stop)
+            hello._key_shares = body[start:stop]
         elif kind == _SUPPORTED_GROUPS:
-            hello.groups = _numbers(body, start + 2, stop)
+            hello._groups = body[start:stop]
         elif kind == _STATUS_REQUEST:
             hello.status_request = True
         elif kind == _PRE_SHARED_KEY:
@@ -157,7 +187,7 @@ def parse_server_hello(body: bytes) -> ServerHello:
     (version,) = _u16(body)
     hello = ServerHello(version, body[2:34], body[35:at], _u16(body, at)[0])
     hello.hello_retry = hello.random == HELLO_RETRY_RANDOM
-    for kind, start, stop in _extensions(body, at + 3, "ServerHello"):
+    for kind, start, stop in _extensions(body, at + 3, "ServerHello", _SERVER_EXTENSIONS):
         if kind == _SUPPORTED_VERSIONS and stop - start >= 2:
             hello.version = _u16(body, start)[0]
         elif kind == _KEY_SHARE and stop - start >= 2:
@@ -178,8 +208,10 @@ def _need_u16(body: bytes, at: int, otherwise: str) -> int:
     return int(_u16(body, at)[0])
 
 
-def _extensions(body: bytes, at: int, what: str) -> list[tuple[int, int, int]]:
-    """(type, start, stop) of each extension; a hello may end without any."""
+def _extensions(
+    body: bytes, at: int, what: str, wanted: frozenset[int]
+) -> list[tuple[int, int, int]]:
+    """(type, start, stop) of each wanted extension; a hello may end without any."""
     if at >= len(body):
         if at > len(body):
             raise MalformedHelloError(f"{what} ends in its compression methods")
@@ -189,13 +221,16 @@ def _extensions(body: bytes, at: int, what: str) -> list[tuple[int, int, int]]:
         raise MalformedHelloError(f"{what} announces more extensions than it has")
     at += 2
     found: list[tuple[int, int, int]] = []
-    while at + 4 <= end and len(found) < MAX_EXTENSIONS:
+    for _ in range(MAX_EXTENSIONS):
+        if at + 4 > end:
+            break
         kind, length = _two_u16(body, at)
-        at += 4
-        if at + length > end:
+        start = at + 4
+        at = start + length
+        if at > end:
             raise MalformedHelloError(f"an extension runs over the end of the {what}")
-        found.append((kind, at, at + length))
-        at += length
+        if kind in wanted:
+            found.append((kind, start, at))
     return found
 
 
@@ -209,16 +244,6 @@ def _numbers(body: bytes, start: int, stop: int) -> list[int]:
         for number in struct.unpack_from(f">{count}H", body, start)
         if number & 0x0F0F != 0x0A0A or not is_grease(number)
     ]
-
-
-def _key_shares(body: bytes, start: int, stop: int) -> list[int]:
-    groups: list[int] = []
-    while start + 4 <= stop:
-        group, length = _two_u16(body, start)
-        if not is_grease(group):
-            groups.append(group)
-        start += 4 + length
-    return groups
 
 
 def _protocols(body: bytes, start: int, stop: int) -> list[str]:

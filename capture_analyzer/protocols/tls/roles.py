@@ -103,6 +103,7 @@ def infer_roles(
     early_data: bool,
     hello_seen_ns: int,
     server_hello_seen_ns: int,
+    server_hello_no: int,
     rtt_ns: int | None,
 ) -> Tls13Roles:
     """Tell handshake, tickets and application data of TLS 1.3 apart.
@@ -115,12 +116,13 @@ def infer_roles(
         early_data: the client offered early data.
         hello_seen_ns: first byte of the last ClientHello seen.
         server_hello_seen_ns: first byte of the ServerHello seen.
+        server_hello_no: the packet with that byte.
         rtt_ns: round trip between the capture point and the server; None if not known.
     """
     roles = Tls13Roles()
     finished_bytes = 4 + hash_bytes + RECORD_OVERHEAD
     encrypted = [i for i, kind in enumerate(client.types) if kind == APPLICATION_DATA]
-    _find_finished(roles, client, encrypted, finished_bytes, early_data, server_hello_seen_ns)
+    _find_finished(roles, client, encrypted, finished_bytes, early_data, server_hello_no)
 
     flight = [i for i, kind in enumerate(server.types) if kind == APPLICATION_DATA]
     if roles.client_finished is None:
@@ -131,7 +133,9 @@ def infer_roles(
             roles.server_handshake = _up_to_finished(server, flight, finished_bytes) or []
         return roles
     finished_ns = client.seen_ns[roles.client_finished]
-    before = [i for i in flight if server.seen_ns[i] < finished_ns]
+    # Packets tell the order even where a coarse clock does not.
+    finished_no = client.first_packet_nos[roles.client_finished]
+    before = [i for i in flight if server.first_packet_nos[i] < finished_no]
     handshake = _up_to_finished(server, before, finished_bytes)
     if handshake is None and resumed and before:
         # EncryptedExtensions and Finished are all there is, and fit in one record.
@@ -141,18 +145,18 @@ def infer_roles(
     half_rtt = before[len(roles.server_handshake) :]
     if rtt_ns is None:
         rtt_ns = max(0, server_hello_seen_ns - hello_seen_ns)
-    asked_early = client.seen_ns[roles.client_early[0]] if roles.client_early else None
-    if asked_early is None:
+    early_no = client.first_packet_nos[roles.client_early[0]] if roles.client_early else None
+    if early_no is None:
         roles.server_tickets = [i for i in half_rtt if _may_be_ticket(server.lengths[i])]
     else:
         # Half-RTT data may answer the early request.
-        roles.server_tickets = _tickets(server, half_rtt, server_hello_seen_ns, rtt_ns, asked_early)
+        roles.server_tickets = _tickets(server, half_rtt, server_hello_seen_ns, rtt_ns, early_no)
     after = flight[len(before) :]
     request = next((i for i in encrypted if i > roles.client_finished), None)
-    request_ns = None if request is None else client.seen_ns[request]
-    if asked_early is not None:
-        request_ns = asked_early
-    roles.server_tickets += _tickets(server, after, finished_ns, rtt_ns, request_ns)
+    request_no = None if request is None else client.first_packet_nos[request]
+    if early_no is not None:
+        request_no = early_no
+    roles.server_tickets += _tickets(server, after, finished_ns, rtt_ns, request_no)
     return roles
 
 
@@ -162,7 +166,7 @@ def _find_finished(
     encrypted: list[int],
     finished_bytes: int,
     early_data: bool,
-    server_hello_seen_ns: int,
+    server_hello_no: int,
 ) -> None:
     lengths = client.lengths
     if not encrypted:
@@ -172,7 +176,9 @@ def _find_finished(
         # Accepted early data ends with EndOfEarlyData; rejected early data does not.
         ended = [i for i in exact if i and lengths[i - 1] == END_OF_EARLY_DATA_BYTES]
         if not exact:
-            roles.client_early = [i for i in encrypted if client.seen_ns[i] < server_hello_seen_ns]
+            roles.client_early = [
+                i for i in encrypted if client.first_packet_nos[i] < server_hello_no
+            ]
             return
         found = (ended or exact)[0]
         roles.client_finished, roles.exact = found, True
@@ -226,7 +232,7 @@ def _has_openssl_form(length: int) -> bool:
 
 
 def _tickets(
-    server: Head, after: list[int], finished_ns: int, rtt_ns: int, request_ns: int | None
+    server: Head, after: list[int], finished_ns: int, rtt_ns: int, request_no: int | None
 ) -> list[int]:
     """Which of the server's first records behind the client's Finished carry tickets."""
     if not after or not _may_be_ticket(server.lengths[after[0]]):
@@ -238,7 +244,7 @@ def _tickets(
         if server.lengths[index] != length or server.seen_ns[index] - seen_ns > BURST_NS:
             break
         run.append(index)
-    unasked = request_ns is None or seen_ns < request_ns
+    unasked = request_no is None or server.first_packet_nos[first] < request_no
     if unasked:
         return run
     openssl = _has_openssl_form(length)

@@ -127,7 +127,7 @@ def test_empty_stream(make_stream):
 
 def test_evidence(make_stream):
     def score(data):
-        return evidence(Chunks.of(make_stream([(1, 1, data)], begins_mid_stream=True)), 0)
+        return evidence(make_stream([(1, 1, data)], begins_mid_stream=True))
 
     three = record(23, 100) + record(23, 100) + record(23, 100)
     assert score(three[50:] + record(23, 10)) >= 3
