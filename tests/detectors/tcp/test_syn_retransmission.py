@@ -127,6 +127,7 @@ def test_never_answered(hand_made: ModuleType) -> None:
     tables = lost_syn(
         hand_made, syn_ack_packet_no=None, established_packet_no=None, retry_packet_nos=[2, 3]
     )
+    tables.packets.from_client[2] = 1
     tables.exchanges, tables.ledger = [], hand_made.ledger()
     (row,) = judge(tables)
     assert row.severity == "warning"

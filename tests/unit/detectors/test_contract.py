@@ -95,6 +95,7 @@ def test_detector_says_all_it_must(detector_id: str) -> None:
     detector = builtin()[detector_id]
     for section in SECTIONS:
         assert len(getattr(detector.documentation, section)) > 40, section
+        assert "TODO" not in getattr(detector.documentation, section)
     assert detector.meta.tables
     assert detector.meta.severity
     assert detector.meta.references
