@@ -364,7 +364,7 @@ class _Half:
     def resynchronise(self, seen: bytes) -> None:
         """Go to the next start line; `seen` is what lies where one was due."""
         source, at = self.source, self.at
-        gap = source.missing(at, at + len(seen) + 1) > 0
+        gap = source.missing(at, min(at + len(seen) + 1, source.captured_end)) > 0
         found = self.find(at + 1 if seen else at)
         who = "client" if self.from_client else "server"
         if gap:

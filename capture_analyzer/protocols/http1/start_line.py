@@ -23,10 +23,12 @@ REQUEST_LINE: Final = re.compile(
 STATUS_LINE: Final = re.compile(rb"HTTP/(1\.[01]) ([1-9][0-9]{2})(?:[ \t][^\r\n]*)?\r?\n")
 
 _FIELD_OR_END: Final = re.compile(_TOKEN + rb"{1,256}[ \t]*:|\r?\n|\Z")
-_TAIL_OF_REQUEST: Final = re.compile(
-    rb"(?:\A|(?<!" + _TOKEN + rb"))(?:GET|POST|HEAD|PUT|DELETE|OPTIONS|PATCH|CONNECT|TRACE)"
-    rb" [^\x00-\x20\x7f]+\Z"
+_METHODS: Final = (
+    # RFC 9110, RFC 5789, RFC 4918, RFC 5323, and what UPnP adds
+    rb"(?:GET|POST|HEAD|PUT|DELETE|OPTIONS|PATCH|CONNECT|TRACE|PROPFIND|PROPPATCH|MKCOL|COPY"
+    rb"|MOVE|LOCK|UNLOCK|SEARCH|REPORT|M-SEARCH|NOTIFY|SUBSCRIBE|UNSUBSCRIBE)"
 )
+_TAIL_OF_REQUEST: Final = re.compile(_METHODS + rb" [^\x00-\x20\x7f]+\Z")
 _END_OF_REQUEST: Final = re.compile(rb" HTTP/1\.[01]\r?\n")
 _WHOLE_REQUEST: Final = re.compile(_TOKEN + rb"{1,32} +[^\x00-\x20\x7f]+\Z")
 
@@ -54,8 +56,8 @@ def _at(source: Source, offset: int, pattern: re.Pattern[bytes]) -> bool:
 def find_request(source: Source, offset: int, limit: int) -> int | None:
     """Offset of the first request line in [offset, limit), wherever it begins.
 
-    A line of its own may have any method. Behind content that has no line end only the
-    methods of RFC 9110 and PATCH (RFC 5789) tell where the line begins.
+    Content in front of it need not end with a line end, so well-known methods tell where it
+    begins; a line with another method is taken whole.
     """
     searched = -1  # up to where hits have been looked at
     captured = source.next_captured(offset)
@@ -72,7 +74,7 @@ def find_request(source: Source, offset: int, limit: int) -> int | None:
                 line = data[begin or low : hit]
                 # Without a line end in front, the line may have begun in what is missing.
                 whole = begin > 0 or at + low == 0
-                found = (whole and _WHOLE_REQUEST.match(line)) or _TAIL_OF_REQUEST.search(line)
+                found = _TAIL_OF_REQUEST.search(line) or (whole and _WHOLE_REQUEST.match(line))
                 if found:
                     start = at + (begin or low) + found.start()
                     return start if start < limit else None
