@@ -177,20 +177,31 @@ def _after_gap(source: Source, offset: int, captured: int, from_client: bool) ->
     if start is None or not source.missing(offset, start + 1):
         return None
     limit = start + _SEARCH_BYTES
-    if not from_client:
-        limit = find_response(source, start, limit) or limit
-    data = source.read(start, limit)
-    for match in _BARE_CHUNK_LINE.finditer(data):
-        size = int(match.group(1), 16)
-        behind = start + match.end() + size
-        following = source.read(behind, behind + 12)
-        if size == 0:
-            chains = following == b"\r\n" or following[:9] == b"\r\nHTTP/1."
-        else:
-            chains = _BARE_CHUNK_LINE.match(following) is not None
-        if chains:
-            return start + match.start(1)
+    while start is not None and start < limit:
+        data = source.read(start, limit)
+        found = next(
+            (
+                start + match.start(1)
+                for match in _BARE_CHUNK_LINE.finditer(data)
+                if _chains(source, start + match.end(), int(match.group(1), 16))
+            ),
+            None,
+        )
+        run_end = start + len(data)
+        if not from_client and find_response(source, start, found or run_end) is not None:
+            return None
+        if found is not None:
+            return found
+        start = source.next_captured(run_end)
     return None
+
+
+def _chains(source: Source, start: int, size: int) -> bool:
+    """Whether a chunk of this size at `start` is followed by another, or the content's end."""
+    following = source.read(start + size, start + size + 12)
+    if size == 0:
+        return following == b"\r\n" or following[:9] == b"\r\nHTTP/1."
+    return _BARE_CHUNK_LINE.match(following) is not None
 
 
 def _trailers(source: Source, at: int, reduce: Reduce) -> tuple[int, bool, list[Field], str | None]:

@@ -360,6 +360,18 @@ def test_gap_in_chunked_content_finds_the_next_chunk(read):
     assert following.status == 200
 
 
+def test_gap_that_hides_the_end_of_chunked_content(read):
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    second = head + b"5\r\nworld\r\n3\r\nxyz\r\n0\r\n\r\n"
+    parsed = read(
+        [(10, 1, GET), (30, 3, GET)],
+        [(20, 2, head + b"5\r\nhel"), (0, 0, 9), (40, 4, b"\r\n" + second)],
+    )
+    _, (first, response) = split(parsed)
+    assert not first.complete
+    assert (response.content_bytes, response.complete, response.pair_no) == (8, True, 1)
+
+
 def test_start_in_the_middle(read):
     parsed = read(
         [(5, 1, b"rest of a body" + GET)],
