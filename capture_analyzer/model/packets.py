@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, Final, get_args, get_type_hints
 
 import numpy as np
@@ -136,15 +137,19 @@ class Packets:
 
         All zeros, save -1 in `source`, `destination`, `connection_no` and `from_client`.
         """
-        types: dict[str, Any] = {
-            field.name: get_args(get_args(hint)[1])[0]
-            for field, hint in zip(
-                dataclasses.fields(cls), get_type_hints(cls).values(), strict=True
-            )
-            if field.metadata
-        }
-        arrays: dict[str, Any] = {name: np.zeros(count, type_) for name, type_ in types.items()}
+        arrays: dict[str, Any] = {name: np.zeros(count, type_) for name, type_ in _types().items()}
         packets = cls(**arrays)
         for name in ("source", "destination", "connection_no", "from_client"):
             getattr(packets, name).fill(-1)
         return packets
+
+
+@functools.cache
+def _types() -> dict[str, type[np.generic]]:
+    """The element type of each column."""
+    hints = get_type_hints(Packets)
+    return {
+        field.name: get_args(get_args(hints[field.name])[1])[0]
+        for field in dataclasses.fields(Packets)
+        if field.metadata
+    }

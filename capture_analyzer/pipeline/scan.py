@@ -227,7 +227,7 @@ class _Scanner:
         bad = (captured < tcp_header.HEADER_BYTES) | (header_bytes < tcp_header.HEADER_BYTES)
         bad |= length < header_bytes
         if bad.any():
-            cut = captured < tcp_header.HEADER_BYTES
+            cut = (captured < tcp_header.HEADER_BYTES) & (length >= tcp_header.HEADER_BYTES)
             detail = "the captured bytes end inside the TCP header"
             self.tally.add("truncated-header", "capture", detail, rows[cut])
             detail = "a TCP header's length is impossible"
@@ -272,9 +272,9 @@ class _Scanner:
         captured: NDArray[np.int64],
     ) -> None:
         """Decode UDP headers (RFC 768) at `at`; lengths count from there."""
-        cut = captured < UDP_HEADER_BYTES
-        bad = cut | (length < UDP_HEADER_BYTES)
+        bad = (captured < UDP_HEADER_BYTES) | (length < UDP_HEADER_BYTES)
         if bad.any():
+            cut = bad & (length >= UDP_HEADER_BYTES)
             detail = "the captured bytes end inside the UDP header"
             self.tally.add("truncated-header", "capture", detail, rows[cut])
             detail = "a UDP header does not fit into its IP packet"
