@@ -100,6 +100,9 @@ class _Batch:
         at_receiver[0::2] = side == SIDES.index("server")
         at_receiver[1::2] = side == SIDES.index("client")
 
+        other = np.arange(2 * (last - first)) ^ 1
+        known = (nearest != NO_TIME) & (nearest[other] != NO_TIME)
+        path = np.where(known, np.where(known, nearest, 0) + nearest[other], NO_TIME)
         keep_alive, probe = find_probes(segments)
         label = label_bare(segments, keep_alive, probe)
         resends = find_resends(
@@ -107,11 +110,8 @@ class _Batch:
         )
         if len(resends.element):
             selective = read_blocks(packets, segments)
-            other = np.arange(2 * (last - first)) ^ 1
-            judge(packets, segments, selective, resends, nearest[other], at_receiver)
-            known = (nearest != NO_TIME) & (nearest[other] != NO_TIME)
-            path = np.where(known, np.where(known, nearest, 0) + nearest[other], NO_TIME)
             with_sack = np.repeat(handshakes.sack[first:last], 2)
+            judge(packets, segments, selective, resends, nearest[other], at_receiver, with_sack)
             name_mechanisms(packets, segments, coverage, selective, resends, label, path, with_sack)
         label[resends.element[resends.resent]] = CODE["retransmission"]
         label[resends.element[~resends.resent]] = CODE["reordered"]
@@ -119,7 +119,7 @@ class _Batch:
         packets.label[segments.index] = label
         packets.mechanism[segments.index[resends.element]] = resends.mechanism
         packets.spurious[segments.index[resends.element]] = resends.spurious
-        self.holes = find_holes(segments, coverage, resends, first, at_receiver)
+        self.holes = find_holes(segments, coverage, resends, first, at_receiver, path)
         self.pieces = _pieces(segments, coverage, resends, at_receiver)
         sums.add(segments, resends, label, self.pieces, first, last)
         self.anomalies = [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from capture_analyzer.model.column import NO_TIME
@@ -15,6 +17,10 @@ _LOSS = HOLE_KINDS.index("loss")
 _REORDERING = HOLE_KINDS.index("reordering")
 _CAPTURE = HOLE_KINDS.index("capture")
 
+_PROBE_NS: Final = 200_000_000
+"""What a sender adds to two round trips before it probes for a lost single segment (RFC 8985,
+section 7.2: the longest delay of an acknowledgement)."""
+
 
 def find_holes(
     segments: Segments,
@@ -22,13 +28,15 @@ def find_holes(
     resends: Resends,
     first_connection: int,
     at_receiver: Bools,
+    round_trip: Ints,
 ) -> Holes:
     """Holes of a batch.
 
     A gap in what was captured is a hole before the capture point: lost or overtaken, or, if
     the receiver acknowledged bytes that never passed, missed by the capture. Bytes that
     passed and were sent again because they were lost are a hole beyond the capture point,
-    from their first sending to the last repeat.
+    from their first sending to the last repeat. A lost tail is one too, as long as the
+    sender's timer must have waited at least.
 
     Args:
         segments: a batch.
@@ -36,10 +44,14 @@ def find_holes(
         resends: its segments sent again or overtaken.
         first_connection: number of its first connection.
         at_receiver: for each stream: captured at its receiver.
+        round_trip: for each stream, smallest round trip of the whole path; NO_TIME unknown.
     """
-    gaps = _gaps(segments, coverage, resends)
-    beyond = _beyond(segments, resends, at_receiver)
-    columns = [np.concatenate(pair) for pair in zip(gaps, beyond, strict=True)]
+    kinds = (
+        _gaps(segments, coverage, resends),
+        _beyond(segments, resends, at_receiver),
+        _tails(segments, resends, round_trip),
+    )
+    columns = [np.concatenate(parts) for parts in zip(*kinds, strict=True)]
     key, length, kind, opened, filled, opener, filler, confidence = columns
     stream = key // SPAN
     order = np.lexsort((key, opened, stream // 2))
@@ -124,4 +136,22 @@ def _beyond(segments: Segments, resends: Resends, at_receiver: Bools) -> list[In
         original,
         element,
         np.where(known, 0.9, 0.6),
+    ]
+
+
+def _tails(segments: Segments, resends: Resends, round_trip: Ints) -> list[Ints]:
+    """Like `_gaps`, for lost tails: no packet shows when they should have come."""
+    element = resends.element[resends.tail]
+    stream = segments.stream[element]
+    trip = round_trip[stream]
+    timer = np.where(trip == NO_TIME, 0, trip) * 2 + _PROBE_NS
+    return [
+        segments.begin[element] + stream * SPAN,
+        segments.length[element],
+        np.full(len(element), _LOSS),
+        np.maximum(segments.time[element - 1], segments.time[element] - timer),
+        segments.time[element],
+        element - 1,
+        element,
+        np.full(len(element), 0.6),
     ]

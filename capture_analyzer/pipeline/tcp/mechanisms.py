@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.column import NO_TIME
-from capture_analyzer.model.packets import MECHANISMS, Packets
+from capture_analyzer.model.packets import HAS_TIMESTAMPS, MECHANISMS, Packets
 from capture_analyzer.pipeline.tcp.coverage import Coverage
 from capture_analyzer.pipeline.tcp.labels import CODE
 from capture_analyzer.pipeline.tcp.resends import Resends
@@ -37,6 +37,9 @@ MECHANISM: Final = {name: code for code, name in enumerate(MECHANISMS)}
 _LEAST_TIMER_NS: Final = 190_000_000
 """Linux adds at least 200 ms to the round trip in its timer; others more (RFC 6298 says
 1 s). A little less, since packets are captured before or after their timers."""
+
+_TIMESTAMP_HERTZ: Final = (10, 100, 250, 1000, 1_000_000)  # clocks of known systems
+_LEAST_CLOCK_SPAN_NS: Final = 500_000_000  # shorter streams don't show the clock's unit
 
 _DUPLICATE_ACKS: Final = 3  # RFC 5681, section 3.2
 
@@ -50,6 +53,7 @@ class _State:
 
     stream: int
     last: dict[int, int] = dataclasses.field(default_factory=dict)  # first byte → when
+    stamp: dict[int, int] = dataclasses.field(default_factory=dict)  # and with which timestamp
     timer_before: int = -1  # highest byte sent when a timer last fired
     timer_acked: int = -1  # and what was acknowledged
     rto_until: int = -1  # what was outstanding when the retransmission timer fired
@@ -92,6 +96,8 @@ def name_mechanisms(
     since[gap >= 0] = coverage.gap_opener[gap[gap >= 0]]
     waited = segments.time[element] - segments.time[since]
     rtt = round_trip[stream]
+    stamp = packets.tsval[segments.index[element]]
+    units = _timestamp_units(packets, segments, stream)
     columns = (
         stream,
         segments.begin[element],
@@ -99,7 +105,10 @@ def name_mechanisms(
         segments.before[element],
         segments.peer_acked(element),
         segments.time[element],
+        stamp.astype(np.int64),
+        units,
         waited,
+        (stamp - packets.tsval[segments.index[since]]).view(np.int32) * units,
         np.where(rtt == NO_TIME, 0, rtt),
         reported,
         with_sack[stream],
@@ -108,14 +117,31 @@ def name_mechanisms(
     result: list[int] = []
     state = _State(-1)
     for row in zip(*(column.tolist() for column in columns), strict=True):
-        of, begin, end_, before, acked, time, wait, trip, report, sack, from_ = row
+        (
+            of,
+            begin,
+            end_,
+            before,
+            acked,
+            time,
+            stamp_,
+            unit,
+            wait,
+            by_clock,
+            trip,
+            report,
+            sack,
+            from_,
+        ) = row
         if of != state.stream:
             state = _State(of)
         again = begin in state.last
         if again:
             wait = time - state.last[begin]
-        state.last[begin] = time
-        late = wait >= trip + _LEAST_TIMER_NS
+            by_clock = ((stamp_ - state.stamp[begin]) & 0x7FFFFFFF) * unit
+        state.last[begin], state.stamp[begin] = time, stamp_
+        # Both may have been held up on the way: the sender's own clock counts as well.
+        late = max(wait, by_clock) >= trip + _LEAST_TIMER_NS
         if late and report and not again:
             # Queues may have grown: compare with the round trip at that moment.
             late = wait >= _echoed_rtt(packets, segments, from_) + _LEAST_TIMER_NS
@@ -150,6 +176,26 @@ def _duplicate_acks(segments: Segments, label: NDArray[np.uint8], peer: Ints) ->
     begun = np.searchsorted(segments.ack_top, segments.ack_top[peer])
     since: Ints = total[peer] - total[begun]
     return since
+
+
+def _timestamp_units(packets: Packets, segments: Segments, stream: Ints) -> Ints:
+    """Nanoseconds that one step of the senders' timestamps stands for; 0 = unknown.
+
+    The unit is the sender's choice (RFC 7323, section 5.4): it is taken from how far its
+    timestamps moved between the first and the last packet of the stream.
+    """
+    first = segments.starts[stream]
+    last = first + segments.counts[stream] - 1
+    ends = segments.index[first], segments.index[last]
+    stamped = (packets.options[ends[0]] & packets.options[ends[1]] & HAS_TIMESTAMPS) != 0
+    span = segments.time[last] - segments.time[first]
+    moved = (packets.tsval[ends[1]] - packets.tsval[ends[0]]).view(np.int32)
+    usable = stamped & (span >= _LEAST_CLOCK_SPAN_NS) & (moved > 0)
+    hertz = np.where(usable, moved, 0) * 1e9 / np.maximum(span, 1)
+    units = np.zeros(len(stream), np.int64)
+    for known in _TIMESTAMP_HERTZ:
+        units[np.abs(hertz - known) <= 0.15 * known] = 1_000_000_000 // known
+    return units
 
 
 def _echoed_rtt(packets: Packets, segments: Segments, element: int) -> int:

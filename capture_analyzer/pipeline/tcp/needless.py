@@ -21,6 +21,8 @@ from capture_analyzer.pipeline.tcp.selective import Selective, covered
 
 VERDICT: Final = {name: code for code, name in enumerate(SPURIOUS)}
 
+_SLACK_NS: Final = 50_000_000  # an acknowledgement may be delayed: 40 ms on Linux
+
 _MAX_REPORTS: Final = 8  # D-SACK reports looked at for one repeat; more say nothing new
 
 
@@ -31,6 +33,7 @@ def judge(
     resends: Resends,
     receiver_rtt: Ints,
     at_receiver: Bools,
+    with_sack: Bools,
 ) -> None:
     """Fill ``resends.spurious``.
 
@@ -42,6 +45,7 @@ def judge(
         receiver_rtt: for each stream, smallest round trip between the capture point and its
             receiver; NO_TIME unknown.
         at_receiver: for each stream: captured at its receiver.
+        with_sack: for each stream: its receiver may send SACK.
     """
     verdict = resends.spurious
     # First seen now: an earlier copy was lost before the capture point.
@@ -77,9 +81,15 @@ def judge(
     twice = (reports > 0) & (on_answer | (reports >= copies))
     by_echo = stamped & ~on_answer
     earlier = np.where(by_echo, echo < 0, too_soon)
-    # A receiver that reports repeats, and reported none; or the repeat's own echo.
+    # A receiver that reports repeats reported none, and this is the answer to the repeat by
+    # its echo or its time. (Without SACK an echo proves nothing: a receiver echoes a needless
+    # repeat as well, RFC 7323, section 4.3.)
+    first_copy = segments.index[np.maximum(resends.original[rows], 0)]
+    distinct = packets.tsval[mine] != packets.tsval[first_copy]
+    in_time = measured & ~too_soon & (waited <= np.where(measured, round_trip, 0) * 2 + _SLACK_NS)
+    told = (by_echo & (echo >= 0) & distinct) | in_time
     selects = _selects(selective, segments, stream)
-    needed = answered & ~earlier & ((by_echo & (echo > 0)) | selects | (reports > 0))
+    needed = answered & ~earlier & (selects | (with_sack[stream] & told))
     result = np.where(needed, VERDICT["false"], 0)
     result[answered & (earlier | twice)] = VERDICT["true"]
     result[had] = VERDICT["true"]

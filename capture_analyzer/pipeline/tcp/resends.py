@@ -182,7 +182,7 @@ def _find_tails(
     came had acknowledged all that was sent to it, so that no acknowledgement can be among
     the missing; and the sender paused for at least two round trips.
     """
-    missing = np.flatnonzero((steps == 2) | (steps == 3))
+    missing: NDArray[np.intp] = np.flatnonzero((steps == 2) | (steps == 3))
     stream = segments.stream[missing]
     use = (segments.begin[missing] == segments.before[missing]) & segments.carries[missing]
     use &= (segments.length[missing] > 0) & counted[stream] & (segments.counts[stream] >= 4)
