@@ -240,7 +240,7 @@ def _fill(connection: Connection, understood: Understood, keys_given: bool) -> N
 
 def _why_not(summary: TlsSummary, keys_given: bool) -> str:
     if summary.start_ns is None:
-        return "the capture began after the handshake"
+        return "the handshake was not captured"
     if summary.version is None or (summary.alert is not None and summary.end_ns is None):
         return "the handshake was not completed"
     if keys_given:

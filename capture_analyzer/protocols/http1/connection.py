@@ -286,7 +286,10 @@ class _Half:
                 if self.from_client
                 else (match.group(2).decode(),)
             )
-            section = parse_section(raw[match.end() :], self.reduce)
+            lines = raw[match.end() :]
+            if not whole:
+                lines = lines[: lines.rfind(b"\n") + 1]  # half a value is not the value
+            section = parse_section(lines, self.reduce)
             message.fields = section.fields
             end = self.at + len(raw)
             if whole:

@@ -342,6 +342,20 @@ def test_gap_inside_a_head(read):
     assert after.complete
 
 
+def test_half_a_field_before_a_gap_is_none(read):
+    cut = b"GET /a HTTP/1.1\r\nHost: app.exam"
+    parsed = read([(10, 1, cut), (0, 0, 40)], [(20, 2, OK)])
+    request, _ = split(parsed)
+    assert request[0].target == "/a"
+    assert request[0].authority is None
+    assert request[0].fields == []
+    whole_line = b"GET /a HTTP/1.1\r\nHost: app.example\r\nAcce"
+    parsed = read([(10, 1, whole_line), (0, 0, 40)], [(20, 2, OK)])
+    request, _ = split(parsed)
+    assert request[0].authority == "app.example"
+    assert [field.name for field in request[0].fields] == ["host"]
+
+
 def test_gap_in_chunked_content_finds_the_next_chunk(read):
     def chunk(data):
         return b"%x\r\n%s\r\n" % (len(data), data)
