@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("name", metavar="ID")
 def explain(name: str) -> None:
-    """Explain a detector or a cause.
+    """Explain a detector, a cause or a label.
 
-    ID is that of a detector, such as tcp/syn-retransmission, or the name of a cause in the
-    ledger of an exchange, such as syn_retry.
+    ID is that of a detector, such as tcp/syn-retransmission, the name of a cause in the ledger
+    of an exchange, such as syn_retry, or the label of a packet, such as dup_ack.
     """
     from capture_analyzer.detectors.catalogue import catalogue
     from capture_analyzer.detectors.options import unknown
     from capture_analyzer.model.causes import CAUSES
+    from capture_analyzer.model.packet_labels import LABEL_MEANINGS, MECHANISM_MEANINGS
 
     known = catalogue()
     columns = min(shutil.get_terminal_size().columns, 88)
@@ -34,8 +35,13 @@ def explain(name: str) -> None:
         raise OptionError(f"the detector {name} {known.broken[name]}")
     elif name in CAUSES:
         lines = _cause(name, columns)
+    elif name in LABEL_MEANINGS:
+        lines = _word(name, "a label of packets", LABEL_MEANINGS[name], columns)
+    elif name in MECHANISM_MEANINGS:
+        lines = _word(name, "how a packet came to be sent again", MECHANISM_MEANINGS[name], columns)
     else:
-        raise OptionError(unknown(name, [*known.ids(), *CAUSES]))
+        names = [*known.ids(), *CAUSES, *LABEL_MEANINGS, *MECHANISM_MEANINGS]
+        raise OptionError(unknown(name, names, "detector, cause or label"))
     click.echo("\n".join(lines))
 
 
@@ -92,6 +98,12 @@ def _cause(name: str, columns: int) -> Iterator[str]:
     ]
     yield ""
     yield f"Detectors that judge it: {', '.join(owners) if owners else 'none yet'}"
+
+
+def _word(name: str, kind: str, meaning: str, columns: int) -> Iterator[str]:
+    yield f"{name} ({kind})"
+    yield ""
+    yield from _paragraphs(f"{meaning[0].upper()}{meaning[1:]}.", columns)
 
 
 def _value(options: type, name: str) -> object:

@@ -80,8 +80,8 @@ def matching(patterns: Iterable[str], ids: list[str]) -> set[str]:
     return chosen
 
 
-def unknown(detector_id: str, ids: list[str]) -> str:
+def unknown(detector_id: str, ids: list[str], kind: str = "detector") -> str:
     """The sentence that says there is no such detector, with the nearest that there is."""
     near = difflib.get_close_matches(detector_id, ids, n=1)
     hint = f"did you mean {near[0]}?" if near else "capture-analyzer detectors lists them all"
-    return f"there is no detector {detector_id!r}; {hint}"
+    return f"there is no {kind} {detector_id!r}; {hint}"

@@ -234,6 +234,16 @@ def test_explain_cause(run: Run) -> None:
     assert "Detectors that judge it: tcp/syn-retransmission" in out
 
 
+def test_explain_every_word_of_the_packet_table(run: Run) -> None:
+    from capture_analyzer.model.packet_labels import LABEL_MEANINGS, MECHANISM_MEANINGS
+    from capture_analyzer.model.packets import LABELS, MECHANISMS
+
+    assert tuple(LABEL_MEANINGS) == LABELS
+    assert ("", *MECHANISM_MEANINGS) == MECHANISMS
+    assert run("explain", "dup_ack")[1].startswith("dup_ack (a label of packets)\n\nIt ack")
+    assert "RFC 8985" in run("explain", "tlp")[1]
+
+
 def test_explain_suggests_the_nearest(run: Run) -> None:
     assert "did you mean http/slow-server?" in run("explain", "http/slow-servr")[2]
 
