@@ -65,6 +65,35 @@ CULPRITS: Final[dict[str, str]] = {
 }
 """How a headline names a cause behind "the largest part:"."""
 
+SPENT: Final[dict[str, str]] = {
+    "capture_gap": "where the capture lacks packets",
+    "syn_retry": "on connection requests sent again",
+    "hello_retry": "on a TLS hello sent again",
+    "ocsp_fetch": "on an OCSP fetch",
+    "dns": "on name lookup",
+    "tcp_handshake": "on the TCP handshake",
+    "tls_handshake": "on the TLS handshake",
+    "quic_handshake": "on the QUIC handshake",
+    "loss_recovery": "on the repair of losses",
+    "reordering": "on data that came out of order",
+    "head_of_line": "behind another stream’s loss",
+    "record_wait": "on TLS records that were not complete",
+    "receiver_window": "on a closed receive window",
+    "http2_window": "on a used-up HTTP/2 window",
+    "quic_window": "on a used-up QUIC window",
+    "congestion_window": "on the congestion window",
+    "nagle_delayed_ack": "on delayed ACKs",
+    "proxy_buffering": "in a proxy’s buffer",
+    "request_send": "on sending the request",
+    "transfer": "on the transfer of the answer",
+    "network_rtt": "on the round trip",
+    "server_think": "in the server, before the answer",
+    "generation": "in the server, within the answer",
+    "client_idle": "idle in the client",
+    "unknown": "where the cause is not known",
+}
+"""Where time went, behind "so much of it" or "went"."""
+
 GROUPS: Final[dict[str, str]] = {
     "dns": "setup",
     "tcp_handshake": "setup",

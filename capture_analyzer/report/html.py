@@ -37,6 +37,8 @@ SCRIPTS: Final = (
     "filters.js",
     "timescale.js",
     "lanes.js",
+    "rows.js",
+    "pointer.js",
     "waterfall.js",
     "connections.js",
     "detail.js",

@@ -19,11 +19,10 @@ from numpy.typing import NDArray
 from capture_analyzer.model.analysis import Analysis, Tables
 from capture_analyzer.model.causes import CAUSE_NAMES, CAUSES
 from capture_analyzer.model.column import NO_TIME
-from capture_analyzer.model.connections import Connection, TlsSummary
 from capture_analyzer.model.exchanges import Exchange, Phases
 from capture_analyzer.model.findings import Finding
 from capture_analyzer.model.messages import Field
-from capture_analyzer.report import about, causes, claims, labels, packet_rows
+from capture_analyzer.report import about, causes, claims, connection_rows, labels, packet_rows
 from capture_analyzer.report.strings import StringTable, visible
 from capture_analyzer.report.verdict import Verdict, exchanges_of, verdict
 
@@ -32,6 +31,8 @@ INFERRED: Final = 64  # added to it where the cause is not certain
 CERTAIN: Final = 0.9  # a ledger entry of less confidence is shown as inferred
 
 PHASES: Final = tuple(field.name for field in dataclasses.fields(Phases))
+
+MAX_ANOMALIES: Final = 200  # kinds; a hostile capture can make as many as it likes
 
 FLAGS: Final = ("inferred", "reset", "complete", "shared_connection", "carries_setup")
 """Facts about an exchange, as bits from the lowest; the next bit says that it was cut."""
@@ -55,15 +56,15 @@ def payload(analysis: Analysis) -> dict[str, Any]:
         "verdict": _verdict(told),
         "findings": [_finding(finding, strings) for finding in analysis.findings],
         "docs": {
-            outcome.id: {key: visible_paragraphs(text) for key, text in outcome.doc.items()}
+            outcome.id: {key: _paragraphs(text) for key, text in outcome.doc.items()}
             for outcome in analysis.detectors
             if any(finding.detector == outcome.id for finding in analysis.findings)
         },
         "exchanges": _exchanges(tables, unit, strings),
         "ledger": _ledger(tables, claimed, unit),
-        "connections": [_connection(row, strings) for row in tables.connections],
-        "handshakes": _handshakes(tables, unit, strings),
-        "lookups": _lookups(tables, unit, strings),
+        "connections": [connection_rows.connection(row, strings) for row in tables.connections],
+        "handshakes": connection_rows.handshakes(tables, unit, strings),
+        "lookups": connection_rows.lookups(tables, unit, strings),
         "packets": packet_rows.columns(analysis, unit, strings),
         "files": len(tables.files),
         "about": {
@@ -91,7 +92,7 @@ def _unit(tables: Tables) -> int:
     return 1 if fine else 1000
 
 
-def visible_paragraphs(text: str) -> list[str]:
+def _paragraphs(text: str) -> list[str]:
     """Paragraphs of a text that an empty line divides, each on one line."""
     return [
         " ".join(visible(line) for line in paragraph.split())
@@ -314,91 +315,6 @@ def _ledger(tables: Tables, claimed: NDArray[np.int32], unit: int) -> dict[str, 
     }
 
 
-def _connection(row: Connection, strings: StringTable) -> list[Any]:
-    """Columns by position; `store.js` names them."""
-    return [
-        row.tcp_stream,
-        strings.number(labels.server(row)),
-        strings.number(labels.endpoint(row.client_ip, row.client_port)),
-        strings.number(labels.endpoint(row.server_ip, row.server_port)),
-        strings.number(row.protocol),
-        strings.number(row.alpn),
-        row.start_ns,
-        row.end_ns,
-        row.first_packet_no,
-        row.last_packet_no,
-        row.packet_count,
-        row.client_bytes,
-        row.server_bytes,
-        strings.number(row.vantage_side),
-        round(row.vantage_confidence, 2),
-        row.rtt_ns,
-        row.client_side_rtt_ns,
-        row.server_side_rtt_ns,
-        row.syn_retransmissions,
-        row.retransmissions,
-        row.retransmissions_spurious,
-        row.missing_bytes,
-        strings.number(row.reset_by),
-        int(row.refused),
-        int(row.preconnected),
-        int(row.roles_certain),
-        row.lookup_no,
-        _tls(row.tls, strings),
-    ]
-
-
-def _tls(tls: TlsSummary | None, strings: StringTable) -> list[Any] | None:
-    if tls is None:
-        return None
-    return [
-        strings.number(tls.version),
-        strings.number(tls.cipher_suite),
-        tls.resumed,
-        int(tls.hello_retry),
-        tls.early_data,
-        tls.ocsp_stapled,
-        strings.number(tls.alert),
-        strings.number(tls.decrypted),
-        strings.number(tls.why_not),
-        tls.duration_ns,
-        int(tls.end_certain),
-        strings.number(tls.group),
-    ]
-
-
-def _handshakes(tables: Tables, unit: int, strings: StringTable) -> list[list[int]]:
-    return [
-        [
-            row.connection_no,
-            int(row.from_client),
-            strings.number(row.type.replace("_", " ")),
-            row.length,
-            row.first_packet_no,
-            row.last_packet_no,
-            row.seen_ns // unit,
-        ]
-        for row in tables.handshake_messages
-    ]
-
-
-def _lookups(tables: Tables, unit: int, strings: StringTable) -> list[list[Any]]:
-    return [
-        [
-            strings.number(row.name),
-            strings.number(row.type),
-            strings.number(row.server_ip),
-            row.start_ns // unit,
-            None if row.end_ns is None else row.end_ns // unit,
-            strings.number(row.rcode),
-            row.question_count,
-            row.packet_nos[:20],
-        ]
-        for row in tables.lookups
-        if row.connection_nos  # the others belong to no request
-    ]
-
-
 def _anomalies(tables: Tables, strings: StringTable) -> list[list[Any]]:
     """Equal ones as one row: [code, origin, detail, count, first packet, first connection]."""
     merged: dict[tuple[str, str, str], list[Any]] = {}
@@ -416,6 +332,3 @@ def _anomalies(tables: Tables, strings: StringTable) -> list[list[Any]]:
                 row.connection_no,
             ]
     return list(merged.values())[:MAX_ANOMALIES]
-
-
-MAX_ANOMALIES: Final = 200  # kinds; a hostile capture can make as many as it likes

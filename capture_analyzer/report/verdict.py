@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from capture_analyzer import wording
 from capture_analyzer.model.analysis import Analysis, Tables
-from capture_analyzer.model.causes import CAUSE_CODE, CAUSE_NAMES
+from capture_analyzer.model.causes import CAUSE_NAMES
 from capture_analyzer.model.findings import Finding
-from capture_analyzer.report import causes, claims, labels, network
+from capture_analyzer.report import causes, claims, labels, network, remarks
 
 MAX_SENTENCES: Final = 4  # more is a page, not a verdict
 MAX_ACTIONS: Final = 8  # the rest is in the list of findings
@@ -96,7 +96,7 @@ def verdict(analysis: Analysis, claimed: NDArray[np.int32] | None = None) -> Ver
     spent = _time_spent(tables, claimed)
     result = Verdict(
         state=_state(analysis),
-        no_keys=_no_keys(tables),
+        no_keys=remarks.no_keys(tables),
         capture_name=_capture_name(tables),
         facts=_facts(tables),
         headline="",
@@ -117,11 +117,6 @@ def _state(analysis: Analysis) -> State:
     if any(finding.severity != "info" for finding in analysis.findings):
         return "incident"
     return "clean" if analysis.tables.exchanges else "empty"
-
-
-def _no_keys(tables: Tables) -> bool:
-    states = [connection.tls for connection in tables.connections if connection.tls is not None]
-    return bool(states) and all(state.decrypted == "no" for state in states)
 
 
 def _capture_name(tables: Tables) -> str:
@@ -228,7 +223,7 @@ def _notes(tables: Tables) -> list[str]:
             details[anomaly.detail] += anomaly.count
     for detail, count in details.items():  # in the order of the table
         times = f" ({count:,} times)" if count > 1 else ""
-        notes.append(f"{_upper_first(detail).rstrip('.')}{times}.")
+        notes.append(f"{remarks.upper_first(detail).rstrip('.')}{times}.")
     if len(notes) > MAX_NOTES:
         more = len(notes) - MAX_NOTES + 1
         notes[MAX_NOTES - 1 :] = [f"{more} more kinds of damage are listed at the end."]
@@ -239,9 +234,10 @@ def _tell_incident(told: Verdict, analysis: Analysis) -> None:
     counted = [f for f in analysis.findings if f.severity != "info" and f.counted_in is None]
     counted.sort(key=lambda finding: (-(finding.cost_ns or 0), finding.finding_no))
     if told.avoidable_ns:
-        avoidable, total = amounts(told.avoidable_ns, told.time_ns)
+        avoidable, total = remarks.amounts(told.avoidable_ns, told.time_ns)
         told.headline = f"{avoidable} of the {total} spent in requests was avoidable"
-        told.headline += ", and it can be shown without keys" if told.no_keys else ""
+        if told.no_keys and _rests_on_inference(counted, analysis):
+            told.headline += ", and it can be shown without keys"
         lost = [share for share in told.time_spent if share.avoidable]
         if lost:
             several = len(lost) > 1
@@ -251,45 +247,51 @@ def _tell_incident(told: Verdict, analysis: Analysis) -> None:
             told.headline += "."
     else:
         first = min(counted, key=lambda finding: finding.finding_no, default=None)
-        told.headline = _sentence((first or analysis.findings[0]).summary)
+        told.headline = remarks.sentence((first or analysis.findings[0]).summary)
         counted = [finding for finding in counted if finding is not first]
-    closing = [*_on_unknown(told), *network.sentences(analysis.tables), *_on_keys(told, analysis)]
+    closing = [
+        *remarks.on_unknown(analysis.tables),
+        *network.sentences(analysis.tables),
+        *remarks.on_keys(analysis.tables),
+    ]
     closing = closing[: MAX_SENTENCES - 1] if counted else closing[:MAX_SENTENCES]
     room = MAX_SENTENCES - len(closing)
-    shown = counted if len(counted) <= room else counted[: max(room - 1, 1)]
-    told.sentences = [_sentence(finding.summary) for finding in shown]
-    rest = counted[len(shown) :]
-    if rest and len(shown) < room:
+    told.sentences = [remarks.sentence(finding.summary) for finding in counted[:room]]
+    rest = counted[room:]
+    if rest:
         cost = sum(finding.cost_ns or 0 for finding in rest)
-        number = wording.count_word(len(rest))
-        findings = f"{_upper_first(number)} more finding{'s' if len(rest) > 1 else ''}"
-        if cost:
-            told.sentences.append(f"{findings} cost {amounts(cost, told.time_ns)[0]} in all.")
-        else:
-            told.sentences.append(f"{findings} cost no measurable time.")
+        number = remarks.upper_first(wording.count_word(len(rest)))
+        amount = remarks.amounts(cost, told.time_ns)[0] if cost else "no measurable time"
+        told.sentences[-1] += f" {number} more finding{'s' if len(rest) > 1 else ''} cost {amount}."
     told.sentences += closing
+
+
+def _rests_on_inference(findings: list[Finding], analysis: Analysis) -> bool:
+    """Whether one of them is about an exchange that could not be read."""
+    exchanges = analysis.tables.exchanges
+    return any(exchanges[number].inferred for f in findings for number in f.exchange_nos)
 
 
 def _tell_clean(told: Verdict, analysis: Analysis) -> None:
     tables = analysis.tables
-    told.headline = (
-        "Nothing that can be seen without keys explains a slow request."
-        if told.no_keys
-        else "Nothing in this capture explains a slow request."
-    )
-    told.sentences = [_on_slowest(analysis), *_on_unknown(told), *network.sentences(tables)]
-    told.sentences += _on_keys(told, analysis)
-    told.sentences = told.sentences[: MAX_SENTENCES - 1]
-    if "at the client" in labels.vantage(tables):
-        told.sentences.append(
-            "If users saw slowness then, it was inside the client, before its requests were sent "
-            "or after the answers had arrived, or in requests that this capture does not hold."
-        )
+    notable = [*remarks.notable_time(tables), *remarks.failures(tables)]
+    if notable:
+        told.headline = f"No detector found a fault, but {notable[0]}."
+        notable = [remarks.sentence(remarks.upper_first(text)) for text in notable[1:]]
+    elif told.no_keys:
+        told.headline = "Nothing that can be seen without keys explains a slow request."
     else:
-        told.sentences.append(
-            "If users saw slowness then, it was before the request reached this host, after the "
-            "answer left it, or in requests that this capture does not hold."
-        )
+        told.headline = "Nothing in this capture explains a slow request."
+    told.sentences = [
+        *notable,
+        *remarks.on_slowest(tables),
+        *([] if "is not known" in told.headline else remarks.on_unknown(tables)),
+        *network.sentences(tables),
+        *remarks.on_keys(tables),
+    ]
+    if told.headline.startswith("Nothing"):
+        told.sentences = [*told.sentences[: MAX_SENTENCES - 1], remarks.elsewhere(tables)]
+    told.sentences = told.sentences[:MAX_SENTENCES]
 
 
 def _tell_empty(told: Verdict, analysis: Analysis) -> None:
@@ -304,89 +306,18 @@ def _tell_empty(told: Verdict, analysis: Analysis) -> None:
     protocols = Counter(tables.packets.protocol.tolist()).most_common()
     names = {0: "not IP, TCP or UDP", 1: "ICMP", 6: "TCP", 17: "UDP", 58: "ICMPv6"}
     parts = [f"{count:,} {names.get(code, f'IP protocol {code}')}" for code, count in protocols]
-    told.sentences = [f"It holds {wording.count(packets, 'packet')}: {_listed(parts[:4])}."]
-    if tables.connections:
+    told.sentences = [f"It holds {wording.count(packets, 'packet')}: {remarks.listed(parts[:4])}."]
+    failures = remarks.failures(tables)
+    if failures:
+        told.headline = f"The capture holds no request: {failures[0]}."
+        told.sentences += [remarks.sentence(remarks.upper_first(text)) for text in failures[1:2]]
+    elif tables.connections:
         number = wording.count(len(tables.connections), "TCP connection")
         told.sentences.append(f"{number} carried no request that could be told from its answer.")
-    if tables.lookups:
+    if tables.lookups and not tables.connections:
         number = wording.count(len(tables.lookups), "name lookup")
         told.sentences.append(f"It holds {number}, but no connection that used one.")
     told.sentences.append(
         "Was the capture made on the host with the trouble, on the right interface, while a slow "
         "request ran?"
     )
-
-
-def _on_slowest(analysis: Analysis) -> str:
-    tables = analysis.tables
-    ledger = tables.ledger
-    slowest = max(
-        tables.exchanges,
-        key=lambda row: (_end(row.end_ns, row.last_ns) - row.start_ns, -row.exchange_no),
-    )
-    length = _end(slowest.end_ns, slowest.last_ns) - slowest.start_ns
-    rows = ledger.rows_of(slowest.exchange_no)
-    sums: Counter[str] = Counter()
-    for code, ns in zip(
-        ledger.cause[rows].tolist(),
-        (ledger.to_ns[rows] - ledger.from_ns[rows]).tolist(),
-        strict=True,
-    ):
-        sums[CAUSE_NAMES[code]] += ns
-    name = labels.exchange(slowest, tables.connections[slowest.connection_no])
-    text = f"The slowest exchange, {slowest.exchange_no} ({name}), took {wording.duration(length)}"
-    if not sums:
-        return text + "."
-    cause, ns = max(sums.items(), key=lambda item: (item[1], -CAUSE_CODE[item[0]]))
-    title = causes.TITLES[cause]
-    return f"{text}; {wording.share(ns, length)} of it was: {title[0].lower()}{title[1:]}."
-
-
-def _end(end_ns: int | None, last_ns: int) -> int:
-    return last_ns if end_ns is None else end_ns
-
-
-def _on_unknown(told: Verdict) -> list[str]:
-    """What is not known, where it is a tenth of the time or more."""
-    unknown = sum(s.ns for s in told.time_spent if causes.GROUPS[s.cause] == "unknown")
-    if not unknown or unknown * 10 < told.time_ns:
-        return []
-    amount, _ = amounts(unknown, told.time_ns)
-    share = wording.share(unknown, told.time_ns)
-    return [f"Of the time in requests {amount} ({share}) is not known: the evidence is missing."]
-
-
-def _on_keys(told: Verdict, analysis: Analysis) -> list[str]:
-    if not told.no_keys:
-        return []
-    hidden = sum(connection.tls is not None for connection in analysis.tables.connections)
-    return [
-        f"Keys would add methods, paths and status codes of {wording.count(hidden, 'connection')}."
-    ]
-
-
-def amounts(part: int, whole: int) -> tuple[str, str]:
-    """Two durations for one sentence, in the unit of the larger: 0.70 s of 12.6 s."""
-    if whole < 999_500_000:
-        return wording.duration(part), wording.duration(whole)
-    return _seconds(part), _seconds(whole)
-
-
-def _seconds(ns: int) -> str:
-    """About three figures in seconds; below 10 ms the unit changes rather than the truth."""
-    return wording.duration(ns) if ns < 9_950_000 else wording.seconds(ns)
-
-
-def _sentence(text: str) -> str:
-    text = text.strip()
-    return text if text.endswith((".", "!", "?")) else text + "."
-
-
-def _upper_first(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-def _listed(parts: list[str]) -> str:
-    if len(parts) < 2:
-        return "".join(parts)
-    return ", ".join(parts[:-1]) + " and " + parts[-1]

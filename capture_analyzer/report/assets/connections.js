@@ -30,7 +30,7 @@ export function connectionsSection(store, actions) {
   const table = el("table", { class: "table" }, el("thead", {}, el("tr", {}, names.map(([text, kind]) => el("th", { scope: "col", class: kind }, text)))), body);
   const section = el("section", { id: "connections", "aria-labelledby": "connections-title" },
     el("h2", { id: "connections-title" }, "Connections", el("span", { class: "aside" }, whole(all))),
-    all ? el("div", { class: "connections-layout" }, el("div", { class: "scroll list" }, table, more), side)
+    all ? el("div", { class: "connections-layout" }, el("div", { class: "list", tabindex: "0", role: "region", "aria-label": "Connections" }, table, more), side)
       : el("p", { class: "second more" }, "The capture holds no TCP connection."));
   if (all) choose(0);
   return { section, choose };

@@ -8,7 +8,7 @@ import { drawBar, prepared } from "./bars.js";
 import { TimeScale } from "./timescale.js";
 import { connectionFacts, handshakeSteps } from "./connections.js";
 
-const MOST_PACKETS = 60; // rows at first; more on request
+const MOST_PACKETS = 200; // rows at first; more on request
 const MOST_ENTRIES = 400; // ledger entries listed one by one
 
 /** The place of the exchange under the waterfall. `actions`: onMove(step), onClose(), onFinding(no). */
@@ -191,7 +191,7 @@ export class Detail {
       store.lookupOf.has(no) ? ["Name", this.#lookup(store.lookupOf.get(no))] : null,
       store.attempts.has(no) ? ["Tried before", `connections ${store.attempts.get(no).join(", ")}`] : null,
       look.shared ? ["Beside it", "other exchanges were open on the connection"] : null,
-      look.complete || look.cut ? null : ["End", "not by its own framing"],
+      look.complete || look.cut || look.inferred ? null : ["End", "not by its own framing"],
     ];
     return el("div", {}, el("h3", {}, "Request and answer"), definition(pairs),
       fieldList("Request fields", store.fields("requestFields", no)), fieldList("Answer fields", store.fields("answerFields", no)));
@@ -199,7 +199,7 @@ export class Detail {
 
   #lookup(no) {
     const lookup = this.store.lookups[no];
-    return lookup === undefined ? `lookup ${no}` : lookupText(lookup);
+    return lookup ? lookupText(lookup) : `lookup ${no}`;
   }
 
   #packets(no) {
@@ -214,8 +214,9 @@ export class Detail {
     const rest = rows.length - MOST_PACKETS;
     const more = rest > 0 ? button(`Show ${whole(rest)} more`, { class: "plain more" }, () => { add(MOST_PACKETS, rows.length); more.remove(); }) : null;
     return el("div", {}, el("h3", {}, "Packets", el("span", { class: "aside" }, "ms from the request")),
-      rows.length ? el("div", { class: "scroll" }, el("table", { class: "table" }, head(["No.", ""], ["Time", "number"], ["", ""], ["Data", "number"], ["What", ""]), body)) : null,
-      more, complete ? null : el("p", { class: "third more" }, "This report lists only the packets that prove something. The filter above shows all."));
+      rows.length ? el("div", { class: "list", tabindex: "0", role: "region", "aria-label": "Packets of the exchange" },
+        el("table", { class: "table" }, head(["No.", ""], ["Time", "number"], ["", ""], ["Data", "number"], ["What", ""]), body), more) : null,
+      complete ? null : el("p", { class: "third more" }, "This report lists only the packets that prove something. The filter above shows all."));
   }
 
   #connection(no) {

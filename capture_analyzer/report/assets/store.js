@@ -55,10 +55,7 @@ export function readStore(data) {
   store.total = (no) => store.end[no] - start[no];
   store.look = (no) => shapes[rows.shape[no]];
   store.connections = readConnections(data.connections, text);
-  store.lookups = data.lookups.map(([name, type, server, from, to, rcode, questions, packets]) => ({
-    name: text(name), type: text(type), server: text(server), from: from * unit, to: to === null ? null : to * unit,
-    rcode: text(rcode), questions, packets,
-  }));
+  store.lookups = data.lookups.map((row) => (row === null ? null : readLookup(row, text, unit)));
   store.handshakes = byConnection(readHandshakes(data.handshakes, text, unit));
   store.packets = readPackets(data.packets, text, unit);
   store.findings = readFindings(data.findings, text, store);
@@ -195,6 +192,13 @@ function readTls([version, suite, resumed, retried, earlyData, stapled, alert, d
   };
 }
 
+function readLookup([name, type, server, from, to, rcode, questions, packets], text, unit) {
+  return {
+    name: text(name), type: text(type), server: text(server), from: from * unit, to: to === null ? null : to * unit,
+    rcode: text(rcode), questions, packets,
+  };
+}
+
 function readHandshakes(rows, text, unit) {
   return rows.map(([connection, fromClient, type, length, first, last, seen]) => ({
     connection, fromClient: fromClient === 1, type: text(type), length, first, last, time: seen * unit,
@@ -252,7 +256,12 @@ function readFindings(rows, text, store) {
 export function nameOf(store, no) {
   const look = store.look(no);
   const place = `${store.host[no] ?? ""}${store.path[no] ?? ""}`;
-  return look.protocol === "opaque" ? `${place}, encrypted` : `${look.method ?? ""} ${place}`.trim();
+  return look.protocol === "opaque" ? `${place}, ${hiddenBy(store, no)}` : `${look.method ?? ""} ${place}`.trim();
+}
+
+/** Why an opaque exchange has no path. */
+export function hiddenBy(store, no) {
+  return store.connections[store.connection[no]].tls ? "encrypted" : "not readable";
 }
 
 /** What stands in the protocol column. */

@@ -1,16 +1,17 @@
 // The waterfall: rows made on demand beside a canvas, zoom, sorting, grouping, keys and pointer.
 
-import { append, announce, button, captured, el, fill, fillOf, unseen } from "./dom.js";
-import { count, duration, share, size, whole } from "./numbers.js";
-import { NONE, SEVERITIES, nameOf, protocolOf, statusOf } from "./store.js";
+import { announce, button, el, unseen } from "./dom.js";
+import { count, duration, whole } from "./numbers.js";
+import { nameOf, protocolOf } from "./store.js";
 import { onTheme } from "./theme.js";
 import { Filters } from "./filters.js";
 import { TimeScale } from "./timescale.js";
 import { Lanes } from "./lanes.js";
+import { fillHeading, fillRow } from "./rows.js";
+import { listenToLanes, listenToOverview } from "./pointer.js";
 
 const MARGIN = 260; // px above and below the window that are drawn too
 const ON_PAPER = 60; // rows
-const DRAGGED = 4; // px before a press becomes a drag
 
 const COLUMNS = [
   { name: "no", label: "#", title: "Number", key: (store, no) => no },
@@ -46,8 +47,8 @@ export class Waterfall {
     this.spare = [];
     this.selection = null;
     this.#build();
-    onTheme(() => { this.lanes.overviewImage = null; this.#schedule(); });
-    new ResizeObserver(() => this.#schedule(true)).observe(this.rows);
+    onTheme(() => { this.lanes.overviewImage = null; this.schedule(); });
+    new ResizeObserver(() => this.schedule(true)).observe(this.rows);
     this.refresh();
   }
 
@@ -75,7 +76,7 @@ export class Waterfall {
     this.nothing.hidden = order.length > 0;
     this.rows.hidden = order.length === 0;
     this.grid.setAttribute("aria-rowcount", String(this.items.length + 1));
-    this.#schedule(true);
+    this.schedule(true);
   }
 
   /** Choose an exchange; an open one follows. The page stays where it is. */
@@ -85,7 +86,7 @@ export class Waterfall {
     this.wanted = no;
     announce(`Exchange ${no}, ${nameOf(this.store, no)}, ${duration(this.store.total(no))}`);
     if (this.opened !== null) this.#show(no);
-    this.#schedule(true);
+    this.schedule(true);
   }
 
   /** Open an exchange under the waterfall. */
@@ -113,7 +114,7 @@ export class Waterfall {
     this.section.classList.add("opened");
     this.wanted = no;
     this.onOpen(no);
-    this.#schedule();
+    this.schedule();
   }
 
   /** The chosen one's neighbour: step -1 or 1. */
@@ -184,7 +185,7 @@ export class Waterfall {
 
   #zoomed() {
     this.wholeButton.disabled = this.scale.whole;
-    this.#schedule();
+    this.schedule();
   }
 
   // Keys
@@ -262,12 +263,13 @@ export class Waterfall {
         this.store.firstContent.size ? " ◆ first generated content." : null),
       this.tip);
     this.filters.chips.hidden = true;
-    this.rows.addEventListener("scroll", () => this.#schedule(), { passive: true });
-    this.#listenToLanes();
-    this.#listenToOverview();
+    this.rows.addEventListener("scroll", () => this.schedule(), { passive: true });
+    listenToLanes(this);
+    listenToOverview(this);
   }
 
-  #schedule(fresh = false) {
+  /** Draw with the next frame; `fresh`: make the rows anew. */
+  schedule(fresh = false) {
     this.stale ||= fresh;
     this.frame ??= requestAnimationFrame(() => {
       this.frame = null;
@@ -333,185 +335,10 @@ export class Waterfall {
     const row = this.spare.pop() ?? el("div", { role: "row" });
     row.style.transform = `translateY(${place * this.rowHeight}px)`;
     row.setAttribute("aria-rowindex", String(place + 2));
-    if (item < 0) this.#fillHeading(row, -1 - item);
-    else this.#fillRow(row, item);
+    if (item < 0) fillHeading(row, this.store, -1 - item);
+    else fillRow(row, this.store, item);
     this.body.append(row);
     return row;
-  }
-
-  #fillHeading(row, no) {
-    const connection = this.store.connections[no];
-    row.className = "row group";
-    row.id = `group-${no}`;
-    const security = connection.tls ? `, ${connection.tls.version ?? "TLS"}` : "";
-    fill(row, el("span", { class: "label", role: "gridcell" }, `Connection ${no} · `, captured(connection.server), security));
-  }
-
-  #fillRow(row, no) {
-    const { store } = this;
-    const look = store.look(no);
-    const status = statusOf(store, no);
-    const level = store.severity[no];
-    row.className = "row";
-    row.id = `row-${no}`;
-    const cell = (name, ...content) => el("span", { class: name, role: "gridcell" }, content);
-    const sign = level === NONE ? null : [el("i", { class: `mark ${SEVERITIES[level]}` }), unseen(SEVERITIES[level])];
-    const path = store.path[no] ?? (look.inferred ? " encrypted" : "");
-    fill(row, cell("no", no), cell("sign", sign), cell("method", look.method ?? "–"),
-      cell("place", el("span", { class: "host", dir: "auto" }, store.host[no] ?? "–"), el("span", { class: look.inferred ? "path third" : "path", dir: "auto" }, path)),
-      cell(`status${status.bad ? " bad" : ""}`, status.text), cell("protocol", protocolOf(store, no)),
-      cell("size number", size(store.received[no])), cell("total number", duration(store.total(no))),
-      cell("lane", unseen(this.#spoken(no))));
-  }
-
-  /** What the lane shows, in words. */
-  #spoken(no) {
-    const { ledger, causes } = this.store;
-    let lost = 0;
-    let most = -1;
-    let title = "";
-    for (let entry = ledger.first[no]; entry < ledger.first[no + 1]; entry += 1) {
-      const ns = ledger.to[entry] - ledger.from[entry];
-      if (ledger.lost[entry]) lost += ns;
-      if (ns > most) {
-        most = ns;
-        title = causes[ledger.cause[entry]].title;
-      }
-    }
-    return `mostly ${title}${lost ? `, lost ${duration(lost)}` : ""}`;
-  }
-
-  // Pointer
-
-  /** The item and x on the lanes under a pointer; x is null beside the lanes. */
-  #under(event) {
-    const box = this.rows.getBoundingClientRect();
-    const y = event.clientY - box.top;
-    const place = Math.floor((y + this.rows.scrollTop) / this.rowHeight);
-    const item = this.items[place];
-    const x = event.clientX - box.left - this.lane.left;
-    const inLane = x >= 0 && x <= this.lane.width && (!this.narrow || (y + this.rows.scrollTop) % 48 >= 24);
-    return { no: item !== undefined && item >= 0 ? item : null, x: inLane ? x : null, rawX: x };
-  }
-
-  #listenToLanes() {
-    let pressed = null;
-    let wasDrag = false;
-    const { rows } = this;
-    rows.addEventListener("pointerdown", (event) => {
-      wasDrag = false;
-      const { x, no } = this.#under(event);
-      if (x === null || event.button !== 0 || event.pointerType === "touch") return;
-      pressed = { x, no };
-    });
-    rows.addEventListener("pointermove", (event) => {
-      if (!pressed) {
-        this.#hover(event);
-        return;
-      }
-      const x = Math.min(Math.max(this.#under(event).rawX, 0), this.lane.width);
-      if (Math.abs(x - pressed.x) < DRAGGED && !this.selection) return;
-      if (!this.selection) rows.setPointerCapture(event.pointerId);
-      this.selection = { from: pressed.x, to: x };
-      this.tip.hidden = true;
-      this.#schedule();
-    });
-    rows.addEventListener("pointerup", () => {
-      if (this.selection) {
-        wasDrag = true;
-        const { from, to } = this.selection;
-        const [left, right] = [Math.min(from, to), Math.max(from, to)];
-        this.selection = null;
-        const at = (x) => this.lanes.instantAt(x, this.lane.width, null);
-        this.scale.show(at(left), at(right));
-      }
-      pressed = null;
-    });
-    rows.addEventListener("pointercancel", () => { pressed = null; this.selection = null; this.#schedule(); });
-    rows.addEventListener("pointerleave", () => { this.tip.hidden = true; });
-    rows.addEventListener("click", (event) => {
-      const { no } = this.#under(event);
-      if (wasDrag || no === null) return;
-      this.grid.focus({ preventScroll: true });
-      this.open(no);
-    });
-    rows.addEventListener("dblclick", (event) => { if (this.#under(event).x !== null) this.scale.reset(); });
-    rows.addEventListener("wheel", (event) => {
-      const { x } = this.#under(event);
-      if (x !== null) this.#wheel(event, this.lanes.instantAt(x, this.lane.width, null));
-    }, { passive: false });
-  }
-
-  #wheel(event, about) {
-    if (event.ctrlKey) {
-      event.preventDefault();
-      this.scale.zoom(2 ** (Math.sign(event.deltaY) * Math.min(Math.abs(event.deltaY) / 100, 1) * 0.6), about);
-    } else if (event.shiftKey) {
-      event.preventDefault();
-      this.scale.move(((event.deltaY || event.deltaX) / 100) * 0.1);
-    }
-  }
-
-  #hover(event) {
-    const { no, x } = this.#under(event);
-    const cell = event.target.closest?.(".place");
-    const isCut = cell && cell.scrollWidth > cell.clientWidth;
-    if (no === null || (x === null && !isCut) || this.narrow) {
-      this.tip.hidden = true;
-      return;
-    }
-    const { store } = this;
-    fill(this.tip, captured(nameOf(store, no), "div"));
-    if (x !== null) append(this.tip, this.#causeAt(no, this.lanes.instantAt(x, this.lane.width, no)));
-    this.tip.hidden = false;
-    const box = this.tip.getBoundingClientRect();
-    const left = Math.min(event.clientX + 14, innerWidth - box.width - 8);
-    const below = event.clientY + 18;
-    const top = below + box.height > innerHeight - 8 ? event.clientY - box.height - 12 : below;
-    this.tip.style.transform = `translate(${Math.max(left, 8)}px, ${top}px)`;
-  }
-
-  #causeAt(no, ns) {
-    const { ledger, causes } = this.store;
-    const total = this.store.total(no);
-    const lines = [];
-    for (let entry = ledger.first[no]; entry < ledger.first[no + 1]; entry += 1) {
-      if (ns < ledger.from[entry] || ns >= ledger.to[entry]) continue;
-      const cause = causes[ledger.cause[entry]];
-      const lost = ledger.lost[entry] === 1;
-      const length = ledger.to[entry] - ledger.from[entry];
-      lines.push(el("div", {}, fillOf(cause, lost, "swatch"), `${lost ? cause.lostTitle : cause.title}: ${duration(length)}, ${share(length, total)}`));
-    }
-    lines.push(el("div", { class: "third" }, `${duration(total)} in all`));
-    return lines;
-  }
-
-  #listenToOverview() {
-    let hold = null;
-    const x = (event) => event.clientX - this.overview.getBoundingClientRect().left;
-    this.overview.addEventListener("pointerdown", (event) => {
-      if (event.button !== 0) return;
-      this.overview.setPointerCapture(event.pointerId);
-      const at = this.lanes.overviewInstant(x(event), this.headWidth);
-      hold = { grip: this.lanes.grip(x(event), this.headWidth), at, from: this.scale.from, to: this.scale.to, x: x(event) };
-    });
-    this.overview.addEventListener("pointermove", (event) => {
-      if (!hold) {
-        const grip = this.lanes.grip(x(event), this.headWidth);
-        this.overview.style.cursor = { new: "crosshair", move: "grab" }[grip] ?? "ew-resize";
-        return;
-      }
-      const at = this.lanes.overviewInstant(x(event), this.headWidth);
-      if (hold.grip === "new" && Math.abs(x(event) - hold.x) >= DRAGGED) this.scale.show(Math.min(hold.at, at), Math.max(hold.at, at));
-      else if (hold.grip === "move") this.scale.show(hold.from + at - hold.at, hold.to + at - hold.at);
-      else if (hold.grip === "from" && at < hold.to) this.scale.show(at, hold.to);
-      else if (hold.grip === "to" && at > hold.from) this.scale.show(hold.from, at);
-    });
-    for (const end of ["pointerup", "pointercancel"]) this.overview.addEventListener(end, () => { hold = null; });
-    this.overview.addEventListener("dblclick", () => this.scale.reset());
-    this.overview.addEventListener("wheel", (event) => {
-      this.#wheel(event, this.lanes.overviewInstant(x(event), this.headWidth));
-    }, { passive: false });
   }
 }
 
