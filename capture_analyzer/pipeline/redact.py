@@ -163,8 +163,8 @@ class Redactor:
 
     def host(self, name: str) -> str:
         """A host name, or its pseudonym. Calling it again on a pseudonym changes nothing."""
-        if not name:
-            return name
+        if not name or name in self._addresses:
+            return self._addresses.get(name, name)
         if _IPV4.fullmatch(name) or ":" in name:
             return self.ip(name)
         if not self._hosts:
@@ -172,7 +172,7 @@ class Redactor:
         known = self._host_names
         name = name.lower().removesuffix(".")
         if name not in known:
-            # Each name adds itself and its pseudonym.
+            # Each name adds itself and its pseudonym, which stays as it is.
             pseudonym = f"host-{len(known) // 2 + 1}.example"
             known[name] = known[pseudonym] = pseudonym
         return known[name]
@@ -182,10 +182,9 @@ class Redactor:
         if not self._ips:
             return address
         known = self._addresses
-        if address.startswith(("ipv4-", "ipv6-")):
-            return address
         if address not in known:
-            known[address] = f"ipv{6 if ':' in address else 4}-{len(known) + 1}"
+            pseudonym = f"ipv{6 if ':' in address else 4}-{len(known) // 2 + 1}"
+            known[address] = known[pseudonym] = pseudonym
         return known[address]
 
     def _parameter(self, text: str) -> str:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Final
+from typing import ClassVar
 
 from capture_analyzer.model.anomalies import Anomaly
-
-RAISE: Final[list[bool]] = [False]
-"""Whether failures are raised instead: tests set RAISE[0], so that none stays hidden."""
 
 
 class Guard:
@@ -16,7 +13,13 @@ class Guard:
 
     A parser must not raise on any input; if one does, that is our mistake, and the rest of
     the analysis must not be lost to it.
+
+    Attributes:
+        raises: failures are raised instead. Tests set it, so that none stays hidden.
+        anomalies: one for each failure.
     """
+
+    raises: ClassVar[bool] = False
 
     def __init__(self) -> None:
         self.anomalies: list[Anomaly] = []
@@ -36,7 +39,7 @@ class Guard:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> bool:
-        if error is None or RAISE[0] or not isinstance(error, Exception):
+        if error is None or self.raises or not isinstance(error, Exception):
             return False
         # The type alone: a message could quote the capture.
         self.anomalies.append(
