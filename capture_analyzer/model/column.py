@@ -44,14 +44,17 @@ def column(
     doc: str,
     *,
     unit: str = "",
+    names: Sequence[str] | str = (),
     default: Any = dataclasses.MISSING,
     default_factory: Any = dataclasses.MISSING,
 ) -> Any:
     """Declare a column: `doc` is one sentence, `unit` an SI symbol ("ns", "bytes") or "".
 
-    Mutable defaults go through `default_factory`, as in `dataclasses.field`.
+    `names` is for a column of codes: what each stands for, by index, or the field of the table
+    that holds that; the table's frame shows the names. Mutable defaults go through
+    `default_factory`, as in `dataclasses.field`.
     """
-    metadata = {"doc": doc, "unit": unit}
+    metadata = {"doc": doc, "unit": unit, "names": names}
     if default_factory is not dataclasses.MISSING:
         return dataclasses.field(default_factory=default_factory, metadata=metadata)
     if default is not dataclasses.MISSING:
@@ -65,7 +68,10 @@ def empty_array(dtype: type[np.generic]) -> Callable[[], NDArray[Any]]:
 
 
 def describe(table: type) -> list[ColumnDoc]:
-    """The declared columns of a table, in order."""
+    """The declared columns of a table, in order.
+
+    A field that was not declared with `column` is none: columns refer to it.
+    """
     return [
         ColumnDoc(
             name=field.name,
@@ -73,19 +79,46 @@ def describe(table: type) -> list[ColumnDoc]:
             unit=field.metadata.get("unit", ""),
             doc=field.metadata.get("doc", ""),
         )
-        for field in dataclasses.fields(table)
+        for field in _columns(table)
     ]
 
 
 def to_frame(table: type, rows: object) -> pd.DataFrame:
-    """The pandas frame of a row table (a sequence of `table`) or of a column table."""
+    """The pandas frame of a row table (a sequence of `table`) or of a column table.
+
+    What is not known is missing there, also where the table has NO_TIME for it, and columns of
+    codes become categories with the codes' names.
+    """
     import pandas as pd
 
-    names = [field.name for field in dataclasses.fields(table)]
-    if isinstance(rows, table):
-        return pd.DataFrame({name: getattr(rows, name) for name in names})
-    assert isinstance(rows, Sequence)
-    return pd.DataFrame({name: [getattr(row, name) for row in rows] for name in names})
+    frame: dict[str, Any] = {}
+    for field in _columns(table):
+        if isinstance(rows, table):
+            frame[field.name] = _series(rows, field)
+            continue
+        assert isinstance(rows, Sequence)
+        values = [getattr(row, field.name) for row in rows]
+        optional = field.type == "int | None"  # pandas would make floats of these
+        frame[field.name] = pd.array(values, dtype="Int64") if optional else values
+    return pd.DataFrame(frame)
+
+
+def _series(rows: object, field: dataclasses.Field[Any]) -> Any:
+    """A column of a column table as pandas shows it."""
+    import pandas as pd
+
+    values = getattr(rows, field.name)
+    names = field.metadata["names"]
+    if names:
+        known = pd.Index(getattr(rows, names) if isinstance(names, str) else names)
+        return pd.Categorical.from_codes(values.astype(np.int32), known)  # -1: missing
+    if field.metadata["unit"] == "ns" and values.dtype == np.int64:
+        return pd.arrays.IntegerArray(values, values == NO_TIME)
+    return values
+
+
+def _columns(table: type) -> list[dataclasses.Field[Any]]:
+    return [field for field in dataclasses.fields(table) if "doc" in field.metadata]
 
 
 def concatenate(table: type[T], parts: Iterable[T]) -> T:

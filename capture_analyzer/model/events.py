@@ -40,7 +40,7 @@ class Events:
         default_factory=empty_array(np.int64),
     )
     kind: NDArray[np.uint8] = column(
-        "Index into EVENT_KINDS.", default_factory=empty_array(np.uint8)
+        "Index into EVENT_KINDS.", names=EVENT_KINDS, default_factory=empty_array(np.uint8)
     )
     size_bytes: NDArray[np.int32] = column(
         "Length of its data.", unit="bytes", default_factory=empty_array(np.int32)

@@ -35,7 +35,7 @@ class Holes:
         "Its length.", unit="bytes", default_factory=empty_array(np.int64)
     )
     kind: NDArray[np.uint8] = column(
-        "Index into HOLE_KINDS.", default_factory=empty_array(np.uint8)
+        "Index into HOLE_KINDS.", names=HOLE_KINDS, default_factory=empty_array(np.uint8)
     )
     opened_ns: NDArray[np.int64] = column(
         "When it opened.", unit="ns", default_factory=empty_array(np.int64)

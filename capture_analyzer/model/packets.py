@@ -74,8 +74,10 @@ class Packets:
     original_bytes: NDArray[np.uint32] = column("Bytes on the wire.", unit="bytes")
     ip_version: NDArray[np.uint8] = column("4, 6, or 0 if not IP.")
     protocol: NDArray[np.uint8] = column("IP protocol number behind extension headers; 0 = none.")
-    source: NDArray[np.int32] = column("Source address, as an index into `addresses`; -1 = none.")
-    destination: NDArray[np.int32] = column("Destination address, likewise.")
+    source: NDArray[np.int32] = column(
+        "Source address, as an index into `addresses`; -1 = none.", names="addresses"
+    )
+    destination: NDArray[np.int32] = column("Destination address, likewise.", names="addresses")
     source_port: NDArray[np.uint16] = column("TCP or UDP source port.")
     destination_port: NDArray[np.uint16] = column("TCP or UDP destination port.")
     ttl: NDArray[np.uint8] = column("IPv4 time to live or IPv6 hop limit.")
@@ -99,9 +101,9 @@ class Packets:
     # Written by pipeline/tcp; before it has run they hold their zero values.
     connection_no: NDArray[np.int32] = column("Connection; -1 = none (not TCP).")
     from_client: NDArray[np.int8] = column("1 from client, 0 from server, -1 not known.")
-    label: NDArray[np.uint8] = column("Index into LABELS.")
-    mechanism: NDArray[np.uint8] = column("Index into MECHANISMS.")
-    spurious: NDArray[np.uint8] = column("Index into SPURIOUS.")
+    label: NDArray[np.uint8] = column("Index into LABELS.", names=LABELS)
+    mechanism: NDArray[np.uint8] = column("Index into MECHANISMS.", names=MECHANISMS)
+    spurious: NDArray[np.uint8] = column("Index into SPURIOUS.", names=SPURIOUS)
     addresses: list[str] = dataclasses.field(default_factory=list)  # distinct, as text (RFC 5952)
     options: NDArray[np.uint8] = column(
         "Which TCP options it carries: HAS_TIMESTAMPS and so on, added up.",

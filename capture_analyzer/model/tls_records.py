@@ -70,7 +70,7 @@ class TlsRecords:
         "The capture holds all of it.", default_factory=empty_array(np.bool_)
     )
     role: NDArray[np.uint8] = column(
-        "What it carries: index into ROLES.", default_factory=empty_array(np.uint8)
+        "What it carries: index into ROLES.", names=ROLES, default_factory=empty_array(np.uint8)
     )
     role_inferred: NDArray[np.bool_] = column(
         "The role is inferred from order, lengths and times: the type inside is encrypted.",

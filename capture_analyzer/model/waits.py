@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
+from capture_analyzer.model.causes import CAUSE_NAMES
 from capture_analyzer.model.column import column, empty_array
 
 
@@ -25,7 +26,7 @@ class Waits:
         "Exchange; -1 = none.", default_factory=empty_array(np.int32)
     )
     cause: NDArray[np.uint8] = column(
-        "Index into CAUSE_NAMES.", default_factory=empty_array(np.uint8)
+        "Index into CAUSE_NAMES.", names=CAUSE_NAMES, default_factory=empty_array(np.uint8)
     )
     confidence: NDArray[np.float32] = column("0 to 1.", default_factory=empty_array(np.float32))
     packet_a: NDArray[np.int32] = column(
@@ -54,7 +55,7 @@ class Ledger:
     from_ns: NDArray[np.int64] = column("Begin.", unit="ns", default_factory=empty_array(np.int64))
     to_ns: NDArray[np.int64] = column("End.", unit="ns", default_factory=empty_array(np.int64))
     cause: NDArray[np.uint8] = column(
-        "Index into CAUSE_NAMES.", default_factory=empty_array(np.uint8)
+        "Index into CAUSE_NAMES.", names=CAUSE_NAMES, default_factory=empty_array(np.uint8)
     )
     confidence: NDArray[np.float32] = column(
         "Of the wait it comes from.", default_factory=empty_array(np.float32)
