@@ -27,3 +27,7 @@ def pseudonymise(tables: Tables, redactor: Redactor) -> None:
         lookup.server_ip = ip(lookup.server_ip)
         lookup.name = host(lookup.name)
         lookup.addresses = [ip(address) for address in lookup.addresses]
+    for exchange in tables.exchanges:
+        if exchange.inferred and exchange.authority is not None:
+            # The connection's name; what a request named was reduced when it was read.
+            exchange.authority = host(exchange.authority)
