@@ -33,9 +33,8 @@ def find(facts: Facts) -> Waits:
             (setup.ready_ns, request[exchange_no], number, exchange_no, 0, first[exchange_no], 0)
         )
     for begin, end, number, exchange_no, before, behind in turns(facts):
-        way = facts.connections[number].client_side_rtt_ns
-        if way is None and facts.connections[number].vantage_side == "client":
-            way = 0
+        at_client = facts.connections[number].vantage_side == "client"
+        way = 0 if at_client else facts.connections[number].client_side_rtt_ns
         if way is not None:
             rows.append((begin + way, end, number, exchange_no, before, behind, 0))
     return connection_waits("client_idle", rows)

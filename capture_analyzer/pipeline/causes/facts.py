@@ -22,6 +22,7 @@ from capture_analyzer.model.packets import Packets
 from capture_analyzer.model.tls_records import HandshakeMessage, TlsRecords
 from capture_analyzer.model.waits import Waits
 from capture_analyzer.pipeline import intervals
+from capture_analyzer.pipeline.exchanges.opaque import Speech
 from capture_analyzer.pipeline.intervals import Indices, Times
 from capture_analyzer.pipeline.join import Setup
 from capture_analyzer.pipeline.reassemble import Streams
@@ -37,6 +38,12 @@ acknowledgement (40 ms on Linux); a longer pause, with a margin of 10 ms, is its
 UNKNOWN_RTT_NS: Final = 200_000_000
 """Stands for the round trip in that rule where none was measured: longer than most."""
 
+
+MEASURED: Final = 0.9
+"""Confidence in a round trip that the handshake gave."""
+
+SAMPLED: Final = 0.5
+"""In one that only data gave: their acknowledgements may have been delayed."""
 
 _OPTIONS: Final = 40
 """A full segment is shorter than the MSS by its TCP options (RFC 6691), at most this."""
@@ -103,6 +110,9 @@ class Facts:
             capture point (it may have had to be sent again).
         beyond: the round trip between the capture point and the server, the smallest sample
             so far.
+        beyond_trust: confidence in it: less where only data gave samples, which hold the
+            server's delayed acknowledgements.
+        may_be_h2: its connection may speak HTTP/2.
         first_segment: how long its first response segment took on the slowest link.
         setups: set-ups that an exchange carries.
         setup_of: for each connection, the exchange that carries its set-up (also as a failed
@@ -132,6 +142,8 @@ class Facts:
     response_last_packet: NDArray[np.int32]
     delivered: Times
     beyond: Times
+    beyond_trust: NDArray[np.float32]
+    may_be_h2: NDArray[np.bool_]
     first_segment: Times
     setups: Sequence[Setup]
     setup_of: NDArray[np.int32]
@@ -196,6 +208,8 @@ class Facts:
             beyond=_beyond(
                 tcp, connection_no, np.where(response_seen == NO_TIME, last, response_seen)
             ),
+            beyond_trust=_beyond_trust(tcp.connections)[connection_no],
+            may_be_h2=Speech.of(tcp.connections).may_be_h2[connection_no],
             first_segment=first_segment_times(
                 arrivals, response_first, len(packets), tcp.connections
             ),
@@ -203,7 +217,7 @@ class Facts:
             setup_of=setup_owners(setups, len(tcp.connections)),
             connections=tcp.connections,
             holes=tcp.holes,
-            pauses=pauses_of(arrivals, _longest_stops(tcp.connections)),
+            pauses=pauses_of(arrivals, _longest_stops(tcp)),
             tls_records=tls_records,
             handshake_messages=handshake_messages,
             packet_time=packets.time_ns,
@@ -338,12 +352,22 @@ def _beyond(tcp: TcpFacts, connection_no: NDArray[np.int32], until: Times) -> Ti
     return np.where(at_server[connection_no], 0, known)
 
 
-def _longest_stops(connections: Sequence[Connection]) -> Times:
+def _beyond_trust(connections: Sequence[Connection]) -> NDArray[np.float32]:
+    """For each connection the confidence in its round trip to the server."""
+    measured = [c.server_side_rtt_ns is not None or c.vantage_side == "server" for c in connections]
+    return np.where(np.array(measured, np.bool_), MEASURED, SAMPLED).astype(np.float32)
+
+
+def _longest_stops(tcp: TcpFacts) -> Times:
     """For each connection how long a sender can stop for its window alone."""
-    return np.array(
-        [PAUSE_NS + (UNKNOWN_RTT_NS if c.rtt_ns is None else c.rtt_ns) for c in connections],
-        np.int64,
-    )
+    number = np.arange(len(tcp.connections))
+    never = np.full(len(number), np.iinfo(np.int64).max)
+    # NO_TIME is negative: a side that was not measured counts nothing.
+    client = np.maximum(tcp.min_rtt_before(number, never, "client"), 0)
+    server = np.maximum(tcp.min_rtt_before(number, never, "server"), 0)
+    handshake = instants([c.rtt_ns for c in tcp.connections])
+    both = np.maximum(client + server, handshake)
+    return PAUSE_NS + np.where(both > 0, both, UNKNOWN_RTT_NS)
 
 
 def _delivered(facts: Facts) -> Times:

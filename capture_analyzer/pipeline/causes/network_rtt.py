@@ -11,7 +11,7 @@ import numpy as np
 from capture_analyzer.model.column import concatenate
 from capture_analyzer.model.waits import Waits
 from capture_analyzer.pipeline.causes.client_idle import turns
-from capture_analyzer.pipeline.causes.facts import Facts, connection_waits
+from capture_analyzer.pipeline.causes.facts import MEASURED, Facts, connection_waits
 from capture_analyzer.pipeline.causes.server_think import waiting
 
 
@@ -33,9 +33,9 @@ def find(facts: Facts) -> Waits:
         exchange,
         begins,
         np.minimum(begins + facts.beyond[exchange], ends),
-        0.9,
+        facts.beyond_trust[exchange],
         facts.request_last_packet[exchange],
         facts.response_first_packet[exchange],
     )
-    waits: Waits = concatenate(Waits, [connection_waits("network_rtt", rows, 0.9), answered])
+    waits: Waits = concatenate(Waits, [connection_waits("network_rtt", rows, MEASURED), answered])
     return waits

@@ -17,11 +17,12 @@ from capture_analyzer.model.waits import Waits
 from capture_analyzer.pipeline.causes.facts import Facts
 from capture_analyzer.pipeline.intervals import Indices, Times
 
-READ: Final = 0.95
-"""Confidence in the think time of a request that was read."""
-
 INFERRED: Final = 0.6
-"""Of one inferred from flights: the client's flight may be more, or less, than a request."""
+"""Confidence in the think time of an exchange that is inferred, beside that in the round trip:
+the client's flight may be more, or less, than a request."""
+
+INFERRED_H2: Final = 0.45
+"""Where it may be HTTP/2, the answer may also be another request's."""
 
 
 def find(facts: Facts) -> Waits:
@@ -29,12 +30,14 @@ def find(facts: Facts) -> Waits:
     exchange, begins, ends = waiting(facts)
     known = (facts.beyond[exchange] != NO_TIME) & ~facts.shared[exchange]
     exchange, begins, ends = exchange[known], begins[known], ends[known]
+    guessed = np.where(facts.may_be_h2[exchange], INFERRED_H2, INFERRED)
+    trust = np.where(facts.inferred[exchange], guessed, 1.0) * facts.beyond_trust[exchange]
     return facts.waits(
         "server_think",
         exchange,
         begins + facts.beyond[exchange],
         ends,
-        np.where(facts.inferred[exchange], np.float32(INFERRED), np.float32(READ)),
+        trust.astype(np.float32),
         facts.request_last_packet[exchange],
         facts.response_first_packet[exchange],
     )

@@ -14,8 +14,9 @@ from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.connections import Connection, TlsSummary
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.tls_records import ROLE_CODE, TlsRecords
-from capture_analyzer.pipeline.exchanges.flights import Flights, Units, latest
+from capture_analyzer.pipeline.exchanges.flights import Flights, latest
 from capture_analyzer.pipeline.exchanges.http1 import Tunnel
+from capture_analyzer.pipeline.exchanges.units import Units
 from capture_analyzer.pipeline.reassemble import Streams
 
 _NEVER_NS: Final = 1 << 60
@@ -178,7 +179,7 @@ def opaque_exchanges(
         return [None if value == NO_TIME else value for value in values.tolist()]
 
     def where(present: NDArray[np.bool_], values: NDArray[np.signedinteger]) -> list[int | None]:
-        return times(np.where(present, values, NO_TIME))
+        return times(np.where(present, values.astype(np.int64), NO_TIME))
 
     connection_nos = units.connection_no[first].tolist()
     authority = {no: connections[no].server_name for no in set(connection_nos)}

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from capture_analyzer.model.causes import CAUSE_CODE
+from capture_analyzer.model.connections import TlsSummary
 from capture_analyzer.pipeline.causes.facts import Arrivals, pauses_of
 
 Make = Callable[..., Any]
@@ -68,14 +70,29 @@ def test_on_a_shared_connection_only_the_round_trip_is_known(story: Make, host: 
     assert s.ledger() == [("network_rtt", 30), ("unknown", 50)]
 
 
-def test_think_of_an_inferred_exchange_is_less_sure(story: Make, host: Make) -> None:
-    arrivals = [(0, "c", 0, 100), (0, "s", 80, 500), (0, "c", 100, 100), (0, "s", 180, 500)]
-    s = story(arrivals, connections=[host()])
-    s.exchange((0, 0), (80, 80))
-    s.exchange((100, 100), (180, 180), inferred=True)
+def think_trust(s: Any) -> list[float]:
+    """Confidence in each server_think, rounded."""
     table = s.table()
-    think = table.confidence[table.cause == 21]
-    assert think[0] > 0.9 > 0.7 > think[1] > 0.3
+    trust: list[float] = table.confidence[table.cause == CAUSE_CODE["server_think"]].tolist()
+    return [round(value, 2) for value in trust]
+
+
+def test_confidence_in_think(story: Make, host: Make) -> None:
+    arrivals = [(0, "c", 0, 100), (0, "s", 80, 500), (0, "c", 100, 100), (0, "s", 180, 500)]
+    tls = TlsSummary(version="TLS 1.3", start_ns=0)
+    for alpn, expected in (("http/1.1", [0.9, 0.54]), ("h2", [0.9, 0.41])):
+        s = story(arrivals, connections=[host(alpn=alpn, tls=tls)])
+        s.exchange((0, 0), (80, 80))
+        s.exchange((100, 100), (180, 180), inferred=True)
+        assert think_trust(s) == pytest.approx(expected, abs=0.011)
+
+
+def test_a_round_trip_that_only_data_gave_is_less_sure(story: Make, host: Make) -> None:
+    blind = host(server_side_rtt_ns=None, rtt_ns=None)
+    s = story([(0, "c", 0, 9), (0, "s", 80, 9)], connections=[blind], samples=[(70, 70)])
+    s.exchange((0, 0), (80, 80))
+    assert s.ledger() == [("network_rtt", 70), ("server_think", 10)]
+    assert think_trust(s) == [0.5]
 
 
 def test_without_an_answer_nothing_is_booked_on_the_server(story: Make, host: Make) -> None:

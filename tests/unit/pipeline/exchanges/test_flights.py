@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from capture_analyzer.model.column import NO_TIME
-from capture_analyzer.pipeline.exchanges.flights import Flights, Units, find_flights, latest
+from capture_analyzer.pipeline.exchanges.flights import Flights, find_flights, latest
+from capture_analyzer.pipeline.exchanges.units import Units
 
 SECOND = 1_000_000_000
 
@@ -87,7 +88,7 @@ def test_an_answer_whose_request_came_before_the_capture_is_one() -> None:
     assert shape(flights) == [([], [80, 90]), ([20], [30])]
 
 
-@pytest.mark.parametrize("control", [9, 13, 17, 22, 26, 30])
+@pytest.mark.parametrize("control", [9, 13, 17, 22, 26, 30, 35, 39, 43])
 def test_control_frames_during_an_answer_begin_nothing(control: int) -> None:
     line = f"c200 s1000 c{control} s2000 c{control} s500 c120 s10"
     assert shape(find_flights(units(line, h2=True))) == [
@@ -101,16 +102,58 @@ def test_without_http2_the_same_sizes_are_data() -> None:
     assert shape(flights) == [([200], [1000]), ([13], [2000])]
 
 
-@pytest.mark.parametrize("size", [8, 10, 14, 16, 27, 39, 40])
+@pytest.mark.parametrize("size", [8, 10, 14, 16, 27, 38, 40])
 def test_other_small_sizes_are_requests(size: int) -> None:
     flights = find_flights(units(f"c200 s1000 c{size} s2000", h2=True))
     assert shape(flights) == [([200], [1000]), ([size], [2000])]
 
 
-@pytest.mark.parametrize("size", [22, 26, 30])
+@pytest.mark.parametrize("size", [22, 26, 30, 39])
 def test_two_frames_long_and_answered_a_round_trip_later_is_a_request(size: int) -> None:
     flights = find_flights(units(f"c200 s1000 c{size} s2000", h2=True, apart_ns=5000))
     assert shape(flights) == [([200], [1000]), ([size], [2000])]
+
+
+def test_they_are_control_where_a_window_update_is_due() -> None:
+    # The server sent up to the window's end, and waits for it to open.
+    line = "c200 s16393 s16393 c26 s16393@1 s16393 c26 s9000@1"
+    flights = find_flights(units(line, h2=True, apart_ns=5000))
+    assert shape(flights) == [([200], [16393, 16393, 16393, 16393, 9000])]
+
+
+def test_they_are_control_where_the_answer_keeps_its_pace() -> None:
+    line = "c200 s50@3 s50@3 s50@3 c43@1 s50@2 s50@3"
+    assert shape(find_flights(units(line, h2=True))) == [([200], [50] * 5)]
+
+
+def test_they_are_a_request_where_it_does_not() -> None:
+    line = "c200 s50@1 s50@1 s50@1 c43@1 s50@2 s50@1"
+    assert shape(find_flights(units(line, h2=True))) == [([200], [50] * 3), ([43], [50] * 2)]
+
+
+def test_they_are_control_where_their_ping_is_acknowledged() -> None:
+    # Units are 1 s apart, and so long is the round trip.
+    line = "c200 s50@1 c43@1 s17@1 s50@9"
+    wire = units(line, h2=True)
+    wire.round_trip_ns[:] = SECOND
+    assert shape(find_flights(wire)) == [([200], [50, 50])]
+
+
+def test_a_ping_of_the_server_is_no_answer() -> None:
+    flights = find_flights(units("c200 s1000 c100 s17@1 c17 s500@1", h2=True))
+    assert shape(flights) == [([200], [1000]), ([100], [500])]
+
+
+def test_an_acknowledged_ping_is_not_the_end_of_an_answer() -> None:
+    wire = units("c200 s500 c17 s17@1", h2=True)
+    wire.round_trip_ns[:] = SECOND
+    flights = find_flights(wire)
+    assert shape(flights) == [([200], [500])]
+
+
+def test_window_updates_of_the_server_do_not_split_an_upload() -> None:
+    line = "c200 c16393 s26 c16393 s26 c9000 s500"
+    assert shape(find_flights(units(line, h2=True))) == [([200, 16393, 16393, 9000], [500])]
 
 
 def test_one_control_frame_is_none_whenever_the_answer_goes_on() -> None:
