@@ -31,7 +31,7 @@ from capture_analyzer.protocols.tls.records import (
 )
 from capture_analyzer.protocols.tls.roles import CLOSE_NOTIFY_BYTES, Head
 
-HEAD_RECORDS: Final = 24
+HEAD_RECORDS: Final = 16
 """Records of a direction among which its handshake is looked for: it has about ten."""
 
 LONG_HEAD_RECORDS: Final = 1024

@@ -86,14 +86,19 @@ def understand(
     result = Understood(summary)
     server_part = read_clear(server.types, server_fragment)
     server_hellos = _server_hellos(server_part, result)
-    retried = any(hello.hello_retry for hello, _ in server_hellos)
+    final: tuple[ServerHello, ClearMessage] | None = None
+    retried = False
+    for pair in server_hellos:
+        if pair[0].hello_retry:
+            retried = True
+        elif final is None:
+            final = pair
     client_part = read_clear(client.types, client_fragment, hello_again=retried)
     client_hellos = _client_hellos(client_part, result)
     summary.hello_retry = retried or len(client_hellos) > 1
 
     if client_hellos:
         _add_offer(result, client_hellos[0][0], client, client_hellos[0][1])
-    final = next((pair for pair in server_hellos if not pair[0].hello_retry), None)
     if server_hellos:
         _add_choice(summary, (final or server_hellos[-1])[0])
     if final is not None:
@@ -184,18 +189,19 @@ def _finish_tls13(
         server_hello_no=server.first_packet_nos[message.first_record],
         rtt_ns=rtt_ns,
     )
-    result.client_roles = [
-        *((index, _HANDSHAKE) for index in roles.client_handshake),
-        *((index, _EARLY) for index in roles.client_early),
-        *((index, _ALERT) for index in roles.client_alert),
-    ]
-    result.server_roles = [
-        *((index, _HANDSHAKE) for index in roles.server_handshake),
-        *((index, _TICKET) for index in roles.server_tickets),
-        *((index, _ALERT) for index in roles.server_alert),
-    ]
+    result.client_roles = [(index, _HANDSHAKE) for index in roles.client_handshake]
+    if roles.client_early:
+        result.client_roles += [(index, _EARLY) for index in roles.client_early]
+    if roles.client_alert:
+        result.client_roles += [(index, _ALERT) for index in roles.client_alert]
+    result.server_roles = [(index, _HANDSHAKE) for index in roles.server_handshake]
+    if roles.server_tickets:
+        result.server_roles += [(index, _TICKET) for index in roles.server_tickets]
+    if roles.server_alert:
+        result.server_roles += [(index, _ALERT) for index in roles.server_alert]
     agreed = inferred_alpn(summary.alpn_offered, server, roles.server_handshake)
-    result.alpn = agreed or result.alpn
+    if agreed is not None:
+        result.alpn = agreed or None
     if roles.client_finished is not None:
         _set_end(summary, client.last_seen_ns[roles.client_finished], certain=False)
 

@@ -31,6 +31,8 @@ END_OF_EARLY_DATA_BYTES: Final = 4 + RECORD_OVERHEAD
 MIN_EXTENSIONS_BYTES: Final = 4 + 2
 """Length of an EncryptedExtensions message without any extension."""
 
+_FLAGS_BYTES: Final = (0, 4, 8)  # of extensions without content
+
 MAX_CERTIFICATE_RECORDS: Final = 6
 """Records in which a client's Certificate and CertificateVerify may come before its Finished:
 more would be a chain of 64 KB."""
@@ -262,10 +264,15 @@ def inferred_alpn(offered: list[str], server: Head, handshake: list[int]) -> str
 
     It can be told where EncryptedExtensions has a record of its own: its only extensions
     then are an ALPN answer (7 bytes and the name, RFC 7301) and perhaps an empty
-    server_name (4 bytes, RFC 6066, section 3). None where nothing or more than one fits.
+    server_name (RFC 6066, section 3) and early_data, of 4 bytes each.
+
+    Returns:
+        The name; "" if the server named none; None where that can't be told.
     """
     if len(handshake) < 2 or not offered:
         return None
-    extensions = server.lengths[handshake[0]] - RECORD_OVERHEAD - 4 - 2
-    fitting = [name for name in offered if extensions in (7 + len(name), 11 + len(name))]
+    extensions = server.lengths[handshake[0]] - RECORD_OVERHEAD - MIN_EXTENSIONS_BYTES
+    if extensions in _FLAGS_BYTES:
+        return ""
+    fitting = [name for name in offered if extensions - 7 - len(name) in _FLAGS_BYTES]
     return fitting[0] if len(fitting) == 1 else None

@@ -79,6 +79,11 @@ def test_alpn_of_tls13_shows_in_a_length(make_stream, talker, chosen, seen):
     assert read(make_stream, talk)[0].alpn == seen
 
 
+def test_alpn_that_was_offered_alone_but_not_taken(make_stream, talker):
+    talk = talker(alpn=(["h2"], [])).talk([REQUEST, ANSWER])
+    assert read(make_stream, talk)[0].alpn is None
+
+
 def test_tls13_resumed(make_stream, talker):
     ends = talker()
     first = ends.talk([REQUEST, ANSWER])

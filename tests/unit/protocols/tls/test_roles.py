@@ -132,6 +132,9 @@ def test_alpn_lengths():
     assert alpn(17 + 4 + 2 + 9 + 4, ["h2", "http/1.1"]) == "h2"  # and SNI acknowledged
     assert alpn(17 + 4 + 2 + 15, ["h2", "http/1.1"]) == "http/1.1"
     assert alpn(17 + 4 + 2 + 15, ["http/1.0", "http/1.1"]) is None  # both fit
-    assert alpn(17 + 4 + 2 + 8, ["h2", "http/1.1"]) is None  # no ALPN: supported_groups
+    assert alpn(17 + 4 + 2, ["h2"]) == ""  # no extension at all
+    assert alpn(17 + 4 + 2 + 4, ["h2"]) == ""
+    assert alpn(17 + 4 + 2 + 12, ["h2", "http/1.1"]) is None  # something else is in it
+    assert alpn(900, ["h2", "http/1.1"]) is None  # the whole flight in one record
     assert alpn(17 + 4 + 2 + 9, []) is None
     assert alpn(17 + 4 + 2 + 9, ["h2"], handshake=(0,)) is None

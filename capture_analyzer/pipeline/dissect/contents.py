@@ -1,0 +1,139 @@
+"""What is inside contents: events of streamed answers, and what requests to LLMs ask for.
+
+Nothing of a content enters a table but lengths, kinds, counts and the few words an API names
+things with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from capture_analyzer.model.messages import Message, MessageEvent, StreamFacts
+from capture_analyzer.pipeline.redact import Redactor
+from capture_analyzer.protocols import codings, llm
+from capture_analyzer.protocols.http1.connection import Located
+from capture_analyzer.protocols.http1.source import Source
+from capture_analyzer.protocols.sse import SseParser
+from capture_analyzer.wire.text import printable
+
+EVENT_STREAM: Final = "text/event-stream"
+MAX_EVENTS: Final = 1 << 18  # of one message: at 100 a second that is 44 minutes of streaming
+_PIECE: Final = 1 << 14
+
+
+def read_contents(
+    client: Source, server: Source, located: Sequence[Located], redactor: Redactor
+) -> None:
+    """Look into the contents of a connection; writes what is found into their messages.
+
+    Args:
+        client: the client's bytes.
+        server: the server's.
+        located: where the contents lie.
+        redactor: what captured text passes through.
+    """
+    streamed: set[int | None] = set()
+    for content in located:
+        if not content.message.from_client and content.content_type == EVENT_STREAM:
+            content.message.stream = _events(server, content)
+            streamed.add(_pair(content.message))
+    for content in located:
+        if content.message.from_client and _pair(content.message) in streamed:
+            _request(client, content)
+
+
+def _pair(message: Message) -> int | None:
+    """What a request and its response have in common on their connection."""
+    return message.pair_no if message.stream_id is None else message.stream_id
+
+
+class _Fed:
+    """Hands out coded pieces of content and remembers how far that was."""
+
+    def __init__(self, source: Source, pieces: Sequence[tuple[int, int]]) -> None:
+        self._source = source
+        self._pieces = pieces
+        self.begin = 0  # stream offset of the last piece handed out
+        self.end = 0
+        self.broken = False  # a gap ended it
+
+    def __iter__(self) -> Iterator[bytes]:
+        source = self._source
+        for start, length in self._pieces:
+            at, stop = start, start + length
+            while at < stop:
+                if source.chunk(at) < 0:
+                    self.broken = True
+                    return
+                # Never more than one chunk: what it makes readable is known to its packet.
+                end = min(stop, source.rest_of_chunk(at), at + _PIECE)
+                self.begin, self.end = at, end
+                yield source.read(at, end)
+                at = end
+
+
+def _events(source: Source, content: Located) -> StreamFacts:
+    """The events of a server-sent event stream."""
+    facts = StreamFacts()
+    fed = _Fed(source, content.pieces)
+    plain = not content.codings or content.codings == ["identity"]
+    decoded = codings.decode(content.codings, iter(fed))
+    if decoded is None:
+        facts.undecoded = True
+        return facts
+    parser = SseParser()
+    total = 0
+    try:
+        for piece in decoded:
+            before = total
+            total += len(piece)
+            if total > codings.MAX_DECODED or len(facts.events) >= MAX_EVENTS:
+                facts.undecoded = True
+                break
+            for event in parser.feed(piece):
+                end = fed.begin + (event.end - before) if plain else fed.end
+                _add(facts, source, end - 1, event.type, event.data)
+    except codings.CodingError:
+        facts.undecoded = True
+    return facts
+
+
+def _add(facts: StreamFacts, source: Source, last: int, event_type: str, data: bytes) -> None:
+    """Add an event whose last byte lies at stream offset `last`."""
+    chunk = source.last_chunk(last)
+    said = llm.classify(event_type, data)
+    if said.input_tokens is not None:
+        facts.input_tokens = said.input_tokens
+    if said.output_tokens is not None:
+        facts.output_tokens = said.output_tokens
+    facts.ended |= said.ends
+    facts.marker_known |= said.marked
+    facts.finish = said.finish or facts.finish
+    facts.error_code = said.error_code or facts.error_code
+    facts.events.append(
+        MessageEvent(
+            source.seen_ns(chunk),
+            source.in_order_ns(chunk),
+            source.usable_ns(chunk),
+            source.packet_no(chunk),
+            said.kind,
+            len(data),
+            said.generated_chars,
+            -1 if said.output_tokens is None else said.output_tokens,
+        )
+    )
+
+
+def _request(source: Source, content: Located) -> None:
+    """What a request whose answer is streamed asks for."""
+    if "json" not in content.content_type or content.codings:
+        return
+    if sum(length for _, length in content.pieces) > llm.MAX_JSON_OCTETS:
+        return
+    body = b"".join(_Fed(source, content.pieces))
+    asked = llm.request_facts(body)
+    if asked is None:
+        return
+    content.message.model = None if asked.model is None else printable(asked.model.encode())
+    content.message.max_tokens = asked.max_tokens
