@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from capture_analyzer.model.column import column
 
@@ -20,6 +20,44 @@ class Field:
     )
 
 
+class MessageEvent(NamedTuple):
+    """An event inside a streamed response; `pipeline.events` makes table `events` of them.
+
+    Attributes:
+        seen_ns, in_order_ns, usable_ns: the three times of its last byte.
+        packet_no: the packet that holds it.
+        kind: name in EVENT_KINDS.
+        size_bytes: length of its data.
+        generated_chars: characters of generated content.
+        output_tokens: as the server counts them so far; -1 = it does not say.
+    """
+
+    seen_ns: int
+    in_order_ns: int
+    usable_ns: int
+    packet_no: int
+    kind: str
+    size_bytes: int
+    generated_chars: int
+    output_tokens: int
+
+
+@dataclasses.dataclass(slots=True)
+class StreamFacts:
+    """What a streamed response says as a whole, by its events; never its text."""
+
+    events: list[MessageEvent] = column("Its events, in order.", default_factory=list)
+    ended: bool = column("Its end marker came.", default=False)
+    marker_known: bool = column(
+        "Its API is known to close every answer with an end marker.", default=False
+    )
+    finish: str | None = column("The reason the API gives for ending.", default=None)
+    error_code: str | None = column("Code of an error event.", default=None)
+    input_tokens: int | None = column("As the server counts them.", default=None)
+    output_tokens: int | None = column("As the server counts them.", default=None)
+    undecoded: bool = column("Its content coding could not be decoded to the end.", default=False)
+
+
 @dataclasses.dataclass(slots=True)
 class Message:
     """A request or a response.
@@ -32,7 +70,7 @@ class Message:
     from_client: bool = column("True for a request.")
     offset: int = column("Stream offset of its first byte.", unit="bytes")
     length: int = column("Bytes on the stream: header section, framing and content.", unit="bytes")
-    protocol: str = column('"http/1.1" or "http/1.0".')
+    protocol: str = column('"http/1.1", "http/1.0" or "h2".')
     method: str | None = column("Request method.", default=None)
     target: str | None = column(
         "Request target, its query reduced as the redaction level says.", default=None
@@ -67,4 +105,14 @@ class Message:
         "half is missing or it can't be told.",
         default=None,
     )
+    stream_id: int | None = column("HTTP/2 stream; None in HTTP/1.x.", default=None)
+    reset_code: int | None = column(
+        "Error code of an RST_STREAM from its sender; None without one.", default=None
+    )
+    reset_ns: int | None = column("When that was usable.", unit="ns", default=None)
+    stream: StreamFacts | None = column(
+        "Facts of a streamed response; None = it is none.", default=None
+    )
+    model: str | None = column("Model that a request to an LLM API names.", default=None)
+    max_tokens: int | None = column("Most tokens it asks for.", default=None)
     interim: list[Message] = column("1xx responses before a final response.", default_factory=list)

@@ -47,18 +47,39 @@ def decoded_length(codings: Sequence[str], pieces: Iterable[bytes]) -> int | Non
     Raises:
         CodingError: the content does not follow a coding.
     """
-    decoders = [_DECODERS[name] for name in codings if name in _DECODERS]
-    if len(decoders) < len(codings) or len(decoders) > MAX_CODINGS:
+    stream = decode(codings, pieces)
+    if stream is None:
         return None
-    stream: Pieces = iter(pieces)
-    for decoder in reversed(decoders):
-        stream = decoder(stream)
     total = 0
     for piece in stream:
         total += len(piece)
         if total > MAX_DECODED:
             return None
     return total
+
+
+def decode(codings: Sequence[str], pieces: Iterable[bytes]) -> Iterator[bytes] | None:
+    """Content without its content codings, piece by piece.
+
+    Each piece that a coding makes readable is yielded before the next coded piece is asked
+    for, so that a caller who notes what it hands in knows what made what readable. There is
+    no cap: the caller stops asking.
+
+    Args:
+        codings: as Content-Encoding lists them: in the order in which they were applied.
+        pieces: the coded content.
+
+    Returns:
+        The decoded pieces, which raise CodingError as they are asked for; None if a coding
+        isn't supported.
+    """
+    decoders = [_DECODERS[name] for name in codings if name in _DECODERS]
+    if len(decoders) < len(codings) or len(decoders) > MAX_CODINGS:
+        return None
+    stream: Pieces = iter(pieces)
+    for decoder in reversed(decoders):
+        stream = decoder(stream)
+    return stream
 
 
 def _identity(pieces: Pieces) -> Pieces:
@@ -131,7 +152,7 @@ def _zstd(pieces: Pieces) -> Pieces:
     with decoder.stream_reader(source, read_size=STEP, read_across_frames=True) as reader:
         while True:
             try:
-                decoded = reader.read(STEP)
+                decoded = reader.read1(STEP)  # what is there, without waiting for more
             except zstandard.ZstdError:
                 raise CodingError("not in the Zstandard format") from None
             if not decoded:

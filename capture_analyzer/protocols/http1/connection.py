@@ -59,17 +59,36 @@ class Problem:
 
 
 @dataclasses.dataclass(slots=True)
+class Located:
+    """Where the content of a message lies that somebody may want to look into.
+
+    Attributes:
+        message: the message.
+        content_type: media type in lower case, without parameters.
+        codings: as Content-Encoding lists them.
+        pieces: (stream offset, length) of its parts.
+    """
+
+    message: Message
+    content_type: str
+    codings: list[str]
+    pieces: list[tuple[int, int]]
+
+
+@dataclasses.dataclass(slots=True)
 class Parsed:
     """What a connection holds.
 
     Attributes:
         messages: requests and final responses, by direction, then offset.
         problems: in order of notice.
+        contents: where the content of messages lies, as far as it is known.
         server_name: Host of the first request that has one, as sent.
     """
 
     messages: list[Message] = dataclasses.field(default_factory=list)
     problems: list[Problem] = dataclasses.field(default_factory=list)
+    contents: list[Located] = dataclasses.field(default_factory=list)
     server_name: str | None = None
 
 
@@ -97,8 +116,8 @@ class _Connection:
     def __init__(self, client: ByteStream, server: ByteStream, reduce: Reduce) -> None:
         self.parsed = Parsed()
         self.reduce = reduce
-        self.client = _Half(client, reduce, self.parsed.problems)
-        self.server = _Half(server, reduce, self.parsed.problems)
+        self.client = _Half(client, reduce, self.parsed)
+        self.server = _Half(server, reduce, self.parsed)
         self.requests: list[_Request] = []
         self.responses: list[Message] = []
 
@@ -220,12 +239,12 @@ class _Head:
 class _Half:
     """One direction: where its next message begins, and how to get there."""
 
-    def __init__(self, stream: ByteStream, reduce: Reduce, problems: list[Problem]) -> None:
+    def __init__(self, stream: ByteStream, reduce: Reduce, parsed: Parsed) -> None:
         self.source = Source(stream)
         self.stream = stream
         self.from_client = stream.from_client
         self.reduce = reduce
-        self.problems = problems
+        self.parsed = parsed
         self.at = 0
         self.skipped = False
         self.lost = 0
@@ -339,6 +358,15 @@ class _Half:
             # The sender closed the connection in front of the end it had announced.
             message.end_ns = source.usable_ns(source.last_chunk(source.end - 1))
             self.note("http-incomplete", "the connection closed inside a message", source.end - 1)
+        if content.pieces and content.length and head.section.content_type:
+            self.parsed.contents.append(
+                Located(
+                    message,
+                    head.section.content_type,
+                    head.section.content_codings,
+                    content.pieces,
+                )
+            )
         if head.section.content_codings and content.length and content.complete:
             self.decode(head, content)
         if kind == "tunnel":
@@ -416,7 +444,7 @@ class _Half:
     def note(self, code: str, clause: str, offset: int) -> None:
         chunk = self.source.last_chunk(offset)
         packet_no = self.source.packet_no(chunk) if chunk >= 0 else None
-        self.problems.append(Problem(code, clause, self.from_client, packet_no))
+        self.parsed.problems.append(Problem(code, clause, self.from_client, packet_no))
 
 
 def _host(authority: str) -> str | None:

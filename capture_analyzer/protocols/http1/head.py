@@ -43,6 +43,7 @@ class Section:
         fields: reduced, in order.
         content_lengths, transfer_codings, content_codings: what frames the content, as sent,
             in lower case, lists taken apart.
+        content_type: media type in lower case, without parameters; empty if there is none.
         host: value of Host as sent.
         upgrade: it has an Upgrade field.
         problems: clauses about what breaks the rules.
@@ -52,6 +53,7 @@ class Section:
     content_lengths: list[str] = dataclasses.field(default_factory=list)
     transfer_codings: list[str] = dataclasses.field(default_factory=list)
     content_codings: list[str] = dataclasses.field(default_factory=list)
+    content_type: str = ""
     host: str | None = None
     upgrade: bool = False
     problems: list[str] = dataclasses.field(default_factory=list)
@@ -131,11 +133,18 @@ def _note(section: Section, name: str, value: str) -> None:
         section.transfer_codings += [coding.partition(";")[0].strip() for coding in _list(value)]
     elif name == "content-encoding":
         section.content_codings += _list(value)
+    elif name == "content-type":
+        section.content_type = section.content_type or media_type(value)
     elif name == "host":
         if section.host is None:
             section.host = value
     elif name == "upgrade":
         section.upgrade = True
+
+
+def media_type(value: str) -> str:
+    """The media type of a Content-Type, in lower case, without parameters."""
+    return value.partition(";")[0].strip(" \t").lower()
 
 
 def _list(value: str) -> list[str]:

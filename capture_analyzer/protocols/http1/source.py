@@ -26,6 +26,7 @@ class Source:
         self._views = [memoryview(buffer) for buffer in stream.buffers]
         self._packet_nos: list[int] = stream.packet_nos.tolist()
         self._seen_ns: list[int] = stream.seen_ns.tolist()
+        self._in_order_ns: list[int] = stream.in_order_ns.tolist()
         self._usable_ns: list[int] = stream.usable_ns.tolist()
         self._gaps: list[tuple[int, int]] | None = None
 
@@ -90,6 +91,10 @@ class Source:
     def seen_ns(self, chunk: int) -> int:
         """When a chunk was captured."""
         return self._seen_ns[chunk]
+
+    def in_order_ns(self, chunk: int) -> int:
+        """When all bytes up to a chunk's end had reached the receiver."""
+        return self._in_order_ns[chunk]
 
     def usable_ns(self, chunk: int) -> int:
         """When the receiver's application could use a chunk."""

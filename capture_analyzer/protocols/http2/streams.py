@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from capture_analyzer.model.byte_stream import ByteStream
-from capture_analyzer.protocols.hpack import Decoder, HeaderField, HpackError
+from capture_analyzer.protocols.hpack import MAX_TABLE_SIZE, Decoder, HeaderField, HpackError
 from capture_analyzer.protocols.http2 import frames
 from capture_analyzer.protocols.http2.frames import Frame, Lost, read_frames
 
@@ -19,7 +19,6 @@ MAX_BLOCK: Final = 1 << 20  # octets of a header block over its CONTINUATIONs
 MAX_OPEN_STREAMS: Final = 100_000
 """Streams kept open at once; peers allow 100 to some thousands. Beyond it the oldest is
 closed as cut, so that a hostile connection can't fill memory."""
-_ENABLED_TABLE_SETTING: Final = 0x1  # SETTINGS_HEADER_TABLE_SIZE, section 6.5.2
 
 
 @dataclasses.dataclass(slots=True)
@@ -74,21 +73,18 @@ class Direction:
         goaways: (last stream id, error code, offset, end) of every GOAWAY.
         problems: (code, offset) of what broke the rules or was lost: "http2-frames-lost",
             "http2-malformed", "hpack-malformed", "http2-block-too-large".
-        table_sizes: SETTINGS_HEADER_TABLE_SIZE values that this side announced.
     """
 
     messages: list[Http2Message] = dataclasses.field(default_factory=list)
     resets: list[tuple[int, int, int, int]] = dataclasses.field(default_factory=list)
     goaways: list[tuple[int, int, int, int]] = dataclasses.field(default_factory=list)
     problems: list[tuple[str, int]] = dataclasses.field(default_factory=list)
-    table_sizes: list[int] = dataclasses.field(default_factory=list)
 
 
 def read_direction(
     stream: ByteStream,
     *,
     start: int = 0,
-    peer_table_sizes: tuple[int, ...] = (),
     content_sink: Callable[[Http2Message], ContentSink | None] = lambda message: None,
     on_frame: Callable[[Frame], None] | None = None,
 ) -> Direction:
@@ -97,13 +93,11 @@ def read_direction(
     Args:
         stream: the direction's bytes.
         start: offset of the first frame (behind the client's preface).
-        peer_table_sizes: dynamic table sizes that the other side's SETTINGS allowed; the
-            largest bounds the encoder from here (RFC 7541, section 4.2).
         content_sink: asked once a message when its header section is complete; may return
             a function that receives its content.
         on_frame: called with every frame.
     """
-    reader = _DirectionReader(stream, peer_table_sizes, content_sink)
+    reader = _DirectionReader(stream, content_sink)
     for item in read_frames(stream, start):
         if isinstance(item, Lost):
             reader.lost(item)
@@ -118,13 +112,13 @@ class _DirectionReader:
     def __init__(
         self,
         stream: ByteStream,
-        peer_table_sizes: tuple[int, ...],
         content_sink: Callable[[Http2Message], ContentSink | None],
     ) -> None:
         self.result = Direction()
         self._decoder = Decoder(mid_stream=stream.begins_mid_stream)
-        if peer_table_sizes:
-            self._decoder.allow_table_size(max(peer_table_sizes))
+        # How large the other side's SETTINGS allow the table to be is not this side's to check:
+        # an encoder says what it uses (RFC 7541, section 6.3).
+        self._decoder.allow_table_size(MAX_TABLE_SIZE)
         self._content_sink = content_sink
         self._open: dict[int, Http2Message] = {}
         self._sinks: dict[int, ContentSink] = {}
@@ -169,8 +163,6 @@ class _DirectionReader:
                 self._complete_block(frame)
         elif kind == frames.RST_STREAM:
             self._reset(frame)
-        elif kind == frames.SETTINGS:
-            self._settings(frame)
         elif kind == frames.GOAWAY and len(frame.payload) >= 8:
             last = int.from_bytes(frame.payload[:4], "big") & 0x7FFFFFFF
             code = int.from_bytes(frame.payload[4:8], "big")
@@ -261,15 +253,6 @@ class _DirectionReader:
         self._sinks.pop(frame.stream_id, None)
         if message is not None:
             message.reset_code, message.reset_offset = code, frame.offset
-
-    def _settings(self, frame: Frame) -> None:
-        if frame.flags & frames.ACK:
-            return
-        for at in range(0, len(frame.payload) - 5, 6):
-            if int.from_bytes(frame.payload[at : at + 2], "big") == _ENABLED_TABLE_SETTING:
-                self.result.table_sizes.append(
-                    int.from_bytes(frame.payload[at + 2 : at + 6], "big")
-                )
 
 
 def _block_part(frame: Frame) -> bytes:

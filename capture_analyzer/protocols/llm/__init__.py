@@ -4,7 +4,14 @@ An adapter looks at one event at a time and says its kind, how much generated te
 holds and what token counts it reports. It keeps no text.
 """
 
-from capture_analyzer.protocols.llm.adapters import classify, request_facts
+from capture_analyzer.protocols.llm.adapters import MAX_JSON_OCTETS, classify, request_facts
 from capture_analyzer.protocols.llm.facts import EventFacts, EventKind, RequestFacts
 
-__all__ = ["EventFacts", "EventKind", "RequestFacts", "classify", "request_facts"]
+__all__ = [
+    "MAX_JSON_OCTETS",
+    "EventFacts",
+    "EventKind",
+    "RequestFacts",
+    "classify",
+    "request_facts",
+]

@@ -22,7 +22,7 @@ def classify(event_type: str, data: bytes) -> EventFacts:
     """
     stripped = data.strip()
     if stripped == b"[DONE]":
-        return EventFacts("end", ends=True)
+        return EventFacts("end", ends=True, marked=True)
     if not stripped.startswith(b"{") or len(stripped) > MAX_JSON_OCTETS:
         return generic.plain_text(event_type, stripped)
     try:
@@ -34,7 +34,7 @@ def classify(event_type: str, data: bytes) -> EventFacts:
     for adapter in (openai.chat, openai.responses, anthropic.messages):
         facts = adapter(event_type, content)
         if facts is not None:
-            return facts
+            return facts._replace(marked=True)
     return generic.json_object(event_type, content)
 
 

@@ -20,6 +20,7 @@ class EventFacts(NamedTuple):
         ends: no more events of the answer are due after it.
         error_code: the error's type or code, a short word of the API, never its message.
         finish: the reason the API gives for ending.
+        marked: it is of an API that closes every answer with an end marker.
     """
 
     kind: EventKind
@@ -29,6 +30,7 @@ class EventFacts(NamedTuple):
     ends: bool = False
     error_code: str | None = None
     finish: str | None = None
+    marked: bool = False
 
 
 class RequestFacts(NamedTuple):

@@ -46,7 +46,9 @@ def chunk(delta: dict[str, object], **more: object) -> dict[str, object]:
 )
 def test_chat_completions(data: object, expected: EventFacts | None) -> None:
     got = facts(data)
-    assert got == (expected or EventFacts("error", error_code="server_error"))
+    assert got == (expected or EventFacts("error", error_code="server_error"))._replace(
+        marked=expected is not None
+    )
     assert "secret" not in repr(got)
 
 
