@@ -29,7 +29,7 @@ def commands(path: Path) -> list[list[str]]:
     for block in re.findall(r"^```\w*\n(.*?)^```", path.read_text("utf-8"), re.M | re.S):
         for line in block.replace("\\\n", " ").splitlines():
             words = line.partition("#")[0].removeprefix("$ ").split()
-            if words and (words[0].startswith("scripts/") or words[0] == "capture-analyzer"):
+            if words and (re.match(r"scripts/\w", words[0]) or words[0] == "capture-analyzer"):
                 found.append(words)
     return found
 
