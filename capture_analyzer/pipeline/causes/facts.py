@@ -22,7 +22,7 @@ from capture_analyzer.model.packets import Packets
 from capture_analyzer.model.tls_records import HandshakeMessage, TlsRecords
 from capture_analyzer.model.waits import Waits
 from capture_analyzer.pipeline import intervals
-from capture_analyzer.pipeline.exchanges.opaque import Speech
+from capture_analyzer.pipeline.exchanges.units import Speech
 from capture_analyzer.pipeline.intervals import Indices, Times
 from capture_analyzer.pipeline.join import Setup
 from capture_analyzer.pipeline.reassemble import Streams

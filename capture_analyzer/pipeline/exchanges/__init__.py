@@ -19,11 +19,11 @@ from capture_analyzer.model.tls_records import TlsRecords
 from capture_analyzer.pipeline.exchanges.flights import find_flights
 from capture_analyzer.pipeline.exchanges.http1 import find_http1
 from capture_analyzer.pipeline.exchanges.opaque import (
-    Speech,
     opaque_exchanges,
     record_units,
     segment_units,
 )
+from capture_analyzer.pipeline.exchanges.units import Speech
 from capture_analyzer.pipeline.reassemble import Streams
 
 __all__ = ["find_exchanges"]
@@ -59,11 +59,14 @@ def find_exchanges(
     read[[exchange.connection_no for exchange in exchanges]] = True
     for tunnel in tunnels:
         read[tunnel.connection_no] = False
-    units = record_units(tls_records, packets.time_ns, speech)
-    units = units.take(~read[units.connection_no])
-    exchanges += opaque_exchanges(find_flights(units), connections, server_fin_ns, records=True)
+    units = record_units(tls_records, speech, read)
+    exchanges += opaque_exchanges(
+        find_flights(units), packets.time_ns, connections, server_fin_ns, records=True
+    )
     encrypted = np.zeros(len(connections), np.bool_)
     encrypted[tls_records.connection_no] = True
     units = segment_units(streams, connections, tunnels, encrypted, speech)
-    exchanges += opaque_exchanges(find_flights(units), connections, server_fin_ns, records=False)
+    exchanges += opaque_exchanges(
+        find_flights(units), packets.time_ns, connections, server_fin_ns, records=False
+    )
     return exchanges

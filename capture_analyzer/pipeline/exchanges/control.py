@@ -16,7 +16,7 @@ if something speaks for it:
 The connection preface (section 3.4), 24 bytes and a SETTINGS frame of 9 + 6n bytes, perhaps
 with a WINDOW_UPDATE, is no request, and the server's first SETTINGS is no answer.
 
-All this counts only where HTTP/2 is possible (`Units.may_be_h2`).
+All this counts only where HTTP/2 is possible (`Speech.may_be_h2`).
 """
 
 from __future__ import annotations
@@ -60,24 +60,34 @@ _PREFACE: Final = _sizes(
 
 def find_control(units: Units) -> NDArray[np.bool_]:
     """Marks control frames of either side, and the server's first SETTINGS."""
-    control = _has_size(units, _CONTROL)
+    control = np.zeros(len(units), np.bool_)
+    small = np.flatnonzero((units.content >= 0) & (units.content < _LONGEST_SPECIAL))
+    small = small[units.may_be_h2(small)]
+    if not len(small):
+        return control
+    control[small] = _has_size(units, small, _CONTROL)
     server = np.flatnonzero(~units.from_client)
     opens = server[first_of_group(units.connection_no[server])]
-    opens = opens[units.keeps_start[opens]]
-    control[opens] |= _has_size(units.take(opens), _SETTINGS)
-    combined = _has_size(units, _COMBINED) & units.may_be_h2
+    opens = opens[units.keeps_start(opens) & units.may_be_h2(opens)]
+    control[opens] |= _has_size(units, opens, _SETTINGS)
+    combined = small[_has_size(units, small, _COMBINED)]
     if len(server):
-        doubtful = np.flatnonzero(combined & units.from_client)
+        doubtful = combined[units.from_client[combined]]
         control[doubtful] |= _speaks_for_control(units, doubtful, server)
-    doubtful = np.flatnonzero(combined & ~units.from_client)
+    doubtful = combined[~units.from_client[combined]]
     control[doubtful] |= _inside_upload(units, doubtful)
-    return control & units.may_be_h2
+    return control
 
 
 def find_pings(units: Units) -> NDArray[np.bool_]:
     """Marks the server's PINGs, and its acknowledgements of the client's."""
     pings = np.zeros(len(units), np.bool_)
-    mine = np.flatnonzero(units.may_be_h2 & ~units.from_client & (units.content == PING_BYTES))
+    both = np.flatnonzero((units.content >= PING_BYTES) & (units.content < _LONGEST_SPECIAL))
+    both = both[units.may_be_h2(both) & _has_size(units, both, _WITH_PING)]
+    asked = both[units.from_client[both]]
+    mine = both[~units.from_client[both] & (units.content[both] == PING_BYTES)]
+    if not len(asked) or not len(mine):
+        return pings
     after = np.minimum(mine + 1, len(units) - 1)
     acknowledged = (
         (units.connection_no[after] == units.connection_no[mine])
@@ -86,24 +96,20 @@ def find_pings(units: Units) -> NDArray[np.bool_]:
         & (units.seen_ns[after] - units.seen_ns[mine] < _AT_ONCE_NS)
     )
     pings[mine[acknowledged]] = True
-    asked = np.flatnonzero(units.from_client & _has_size(units, _WITH_PING))
-    if len(asked):
-        place = np.searchsorted(asked, mine) - 1
-        before = asked[np.maximum(place, 0)]
-        answer = (place >= 0) & _round_trip_later(units, before, mine)
-        pings[mine[answer]] = True
+    place = np.searchsorted(asked, mine) - 1
+    before = asked[np.maximum(place, 0)]
+    pings[mine[(place >= 0) & _round_trip_later(units, before, mine)]] = True
     return pings
 
 
-def find_prefaces(units: Units) -> NDArray[np.bool_]:
-    """Marks the HTTP/2 connection preface, where it stands alone."""
-    preface = np.zeros(len(units), np.bool_)
+def find_prefaces(units: Units) -> NDArray[np.int64]:
+    """The HTTP/2 connection prefaces that stand alone."""
     client = np.flatnonzero(units.from_client)
     opens = client[first_of_group(units.connection_no[client])]
-    opens = opens[units.keeps_start[opens] & units.may_be_h2[opens]]
-    opens = opens[_has_size(units.take(opens), _PREFACE)]
+    opens = opens[units.keeps_start(opens) & units.may_be_h2(opens)]
+    opens = opens[_has_size(units, opens, _PREFACE)]
     if not len(opens):
-        return preface
+        return opens
     # Content of the server between the preface and the client's next real data.
     control = find_control(units)
     real = np.flatnonzero(units.from_client & ~control)
@@ -117,8 +123,8 @@ def find_prefaces(units: Units) -> NDArray[np.bool_]:
     # with nothing behind it, it may have been one.
     small = sums[until] - sums[opens] <= _SET_UP_ANSWER_BYTES
     followed = (following < limit) | (until > opens + 1)
-    preface[opens[small & followed]] = True
-    return preface
+    alone: NDArray[np.int64] = opens[small & followed]
+    return alone
 
 
 def within_round_trip(
@@ -126,7 +132,8 @@ def within_round_trip(
 ) -> NDArray[np.bool_]:
     """Whether units were seen so soon behind others that these can't have caused them."""
     # A sample of the round trip is never quite the least.
-    trip = units.round_trip_ns[earlier] - (units.round_trip_ns[earlier] >> 3)
+    trip = units.round_trip_ns(earlier)
+    trip = trip - (trip >> 3)
     soon: NDArray[np.bool_] = units.seen_ns[later] - units.seen_ns[earlier] < trip
     return soon
 
@@ -138,10 +145,13 @@ def first_of_group(groups: NDArray[np.int32]) -> NDArray[np.bool_]:
     return first
 
 
-def _has_size(units: Units, table: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Whether the content of each unit has a size of the table."""
-    content = np.where(units.content < 0, _LONGEST_SPECIAL, units.content)
-    special: NDArray[np.bool_] = table[np.minimum(content, _LONGEST_SPECIAL)]
+def _has_size(
+    units: Units, index: NDArray[np.int64], table: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Whether the content of these units has a size of the table."""
+    content = units.content[index]
+    known = (content >= 0) & (content < _LONGEST_SPECIAL)
+    special: NDArray[np.bool_] = table[np.where(known, content, _LONGEST_SPECIAL)]
     return special
 
 
@@ -149,7 +159,7 @@ def _round_trip_later(
     units: Units, earlier: NDArray[np.int64], later: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
     """Whether units came just when an endpoint would have answered others at once."""
-    trip = units.round_trip_ns[earlier]
+    trip = units.round_trip_ns(earlier)
     apart = units.seen_ns[later] - units.seen_ns[earlier]
     answers: NDArray[np.bool_] = (
         (units.connection_no[earlier] == units.connection_no[later])
@@ -198,7 +208,7 @@ def _speaks_for_control(
         answer = ping[np.minimum(place, len(ping) - 1)]
         acknowledged = (
             (place < len(ping))
-            & _has_size(units, _WITH_PING)[doubtful]
+            & _has_size(units, doubtful, _WITH_PING)
             & _round_trip_later(units, doubtful, answer)
         )
     result: NDArray[np.bool_] = soon | due | paced | acknowledged

@@ -67,10 +67,15 @@ def find_flights(units: Units) -> Flights:
         The flights, over those units that belong to one. Data of the server before any of
         the client belongs to none (a greeting), unless the capture began in mid-connection.
     """
-    units = units.take(~find_prefaces(units))
+    prefaces = find_prefaces(units)
+    if len(prefaces):
+        keep = np.ones(len(units), np.bool_)
+        keep[prefaces] = False
+        units = units.take(keep)
     control = find_control(units)
     accepted = _accepted(units, control)
-    given_up = _given_up(units, control, accepted)[accepted]
+    given_up = _given_up(units, control, accepted)
+    given_up = given_up[accepted]
     units = units.take(accepted)
     if not len(units):
         none = np.empty(0, np.int64)
@@ -86,7 +91,7 @@ def find_flights(units: Units) -> Flights:
     before = np.concatenate(([0], np.cumsum(units.from_client)))
     turn = first + before[stop] - before[first]
     # A greeting has no request: it is no exchange, unless its request came before the capture.
-    kept = (turn > first) | ~units.keeps_start[first]
+    kept = (turn > first) | ~units.keeps_start(first)
     ended = np.append(given_up[first[1:]], NO_TIME)
     return Flights(units, first[kept], turn[kept], stop[kept], ended[kept])
 
@@ -98,18 +103,20 @@ def _accepted(units: Units, control: NDArray[np.bool_]) -> NDArray[np.bool_]:
     doubtful = np.flatnonzero(control & ~units.from_client & ~find_pings(units))
     if len(real) and len(doubtful):
         accepted[doubtful] = _ends_answer(units, real, doubtful)
-    index = np.flatnonzero(accepted)
-    if len(index) > 2:
-        before, here, after = index[:-2], index[1:-1], index[2:]
-        interim = (
-            (units.content[here] == _CONTINUE_BYTES)
-            & units.may_be_h1[here]
-            & ~units.from_client[here]
+    interim = np.flatnonzero(accepted & (units.content == _CONTINUE_BYTES) & ~units.from_client)
+    if len(interim):
+        counted = np.flatnonzero(accepted)
+        place = np.searchsorted(counted, interim)
+        before = counted[np.maximum(place - 1, 0)]
+        after = counted[np.minimum(place + 1, len(counted) - 1)]
+        split = (
+            units.may_be_h1(interim)
             & units.from_client[before]
             & units.from_client[after]
-            & (units.connection_no[before] == units.connection_no[after])
+            & (units.connection_no[before] == units.connection_no[interim])
+            & (units.connection_no[after] == units.connection_no[interim])
         )
-        accepted[here[interim]] = False
+        accepted[interim[split]] = False
     return accepted
 
 
@@ -164,7 +171,7 @@ def _given_up(
 
 
 def latest(
-    values: NDArray[np.int64], first: NDArray[np.int64], stop: NDArray[np.int64]
+    values: NDArray[np.signedinteger], first: NDArray[np.int64], stop: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """The greatest value of each slice `first:stop`; NO_TIME of an empty one."""
     result = np.full(len(first), NO_TIME, np.int64)
@@ -173,6 +180,6 @@ def latest(
         bounds = np.empty(2 * len(filled), np.int64)
         bounds[0::2], bounds[1::2] = first[filled], stop[filled]
         # A bound may be the array's end, which reduceat does not take.
-        padded = np.append(values, NO_TIME)
+        padded = np.append(values, values[-1])
         result[filled] = np.maximum.reduceat(padded, bounds)[0::2]
     return result

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Final
@@ -11,15 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.column import NO_TIME
-from capture_analyzer.model.connections import Connection, TlsSummary
+from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.tls_records import ROLE_CODE, TlsRecords
 from capture_analyzer.pipeline.exchanges.flights import Flights, latest
 from capture_analyzer.pipeline.exchanges.http1 import Tunnel
-from capture_analyzer.pipeline.exchanges.units import Units
+from capture_analyzer.pipeline.exchanges.units import Speech, Units
 from capture_analyzer.pipeline.reassemble import Streams
 
-_NEVER_NS: Final = 1 << 60
 _MULTIPLEX_UNITS: Final = 3
 """Records of a client's flight from which on it is taken for several HTTP/2 requests: one
 request often has two, for its fields and its content."""
@@ -28,99 +26,50 @@ _UPLOAD_BYTES: Final = 4096
 """Records of this size on the average are the content of one request."""
 
 _HEADER_BYTES: Final = 5  # of a TLS record (RFC 8446, section 5.1)
-_TLS13_OVERHEAD: Final = 17  # inner content type and a 16-byte tag (RFC 8446, section 5.2)
-_GCM_OVERHEAD: Final = 24  # explicit nonce and tag (RFC 5288, section 3)
-_CHACHA20_OVERHEAD: Final = 16  # the tag alone (RFC 7905, section 2)
 
 
-@dataclasses.dataclass(slots=True)
-class Speech:
-    """What each connection may speak: one element a connection in each array."""
-
-    may_be_h2: NDArray[np.bool_]
-    may_be_h1: NDArray[np.bool_]
-    keeps_start: NDArray[np.bool_]
-    overhead: NDArray[np.int64]  # bytes of a TLS record's fragment that are not content
-    round_trip_ns: NDArray[np.int64]  # to the server; very long if not known
-
-    @classmethod
-    def of(cls, connections: Sequence[Connection]) -> Speech:
-        """Read it off ALPN (RFC 7301), the TLS version and the cipher suite."""
-        h2 = [_may_be(connection, "h2") for connection in connections]
-        h1 = [_may_be(connection, "http/1.1") for connection in connections]
-        return cls(
-            may_be_h2=np.array(h2, np.bool_),
-            may_be_h1=np.array(h1, np.bool_),
-            keeps_start=np.array([c.roles_certain for c in connections], np.bool_),
-            overhead=np.array([_overhead(c.tls) for c in connections], np.int64),
-            round_trip_ns=np.array(
-                [c.server_side_rtt_ns or _NEVER_NS for c in connections], np.int64
-            ),
-        )
-
-
-def _may_be(connection: Connection, protocol: str) -> bool:
-    if connection.protocol == "h2":
-        return protocol == "h2"
-    if connection.tls is None:
-        return False
-    if connection.alpn is not None:
-        return connection.alpn == protocol
-    if connection.tls.alpn_offered:
-        return protocol in connection.tls.alpn_offered
-    # No ALPN: HTTP/2 over TLS requires it (RFC 9113, section 3.2). Without the ClientHello
-    # nothing can be excluded.
-    return protocol == "http/1.1" or connection.tls.start_ns is None
-
-
-def _overhead(tls: TlsSummary | None) -> int:
-    if tls is None or tls.version is None or tls.version == "TLS 1.3":
-        return _TLS13_OVERHEAD
-    if tls.cipher_suite and "CHACHA20" in tls.cipher_suite:
-        return _CHACHA20_OVERHEAD
-    return _GCM_OVERHEAD
-
-
-def record_units(records: TlsRecords, packet_time_ns: NDArray[np.int64], speech: Speech) -> Units:
+def record_units(records: TlsRecords, speech: Speech, read: NDArray[np.bool_]) -> Units:
     """Application data records of all connections as units.
 
     Args:
         records: all records, by connection, direction, offset.
-        packet_time_ns: the time of each packet, by packet_no - 1.
         speech: what the connections may speak.
+        read: for each connection: its content was read, so it needs no units.
     """
     is_data = (records.role == ROLE_CODE["application"]) | (records.role == ROLE_CODE["early_data"])
-    data = np.flatnonzero(is_data & ~_is_goodbye(records, speech))
+    is_data[_goodbyes(records, speech)] = False
+    if read.any():
+        is_data &= ~read[records.connection_no]
+    data = np.flatnonzero(is_data)
     data = data[_in_order(records.connection_no[data], records.first_packet_no[data])]
     connection = records.connection_no[data]
-    length = records.length[data].astype(np.int64)
-    last_packet = records.last_packet_no[data]
+    length = records.length[data]
     return Units(
         connection_no=connection,
         from_client=records.from_client[data],
         first_packet_no=records.first_packet_no[data],
-        last_packet_no=last_packet,
+        last_packet_no=records.last_packet_no[data],
         seen_ns=records.seen_ns[data],
-        last_seen_ns=np.maximum(packet_time_ns[last_packet - 1], records.seen_ns[data]),
         usable_ns=records.complete_ns[data],
-        size=length + _HEADER_BYTES,
+        size=length + np.int32(_HEADER_BYTES),
         content=np.maximum(length - speech.overhead[connection], 0),
-        may_be_h2=speech.may_be_h2[connection],
-        may_be_h1=speech.may_be_h1[connection],
-        keeps_start=speech.keeps_start[connection],
-        round_trip_ns=speech.round_trip_ns[connection],
+        speech=speech,
     )
 
 
-def _is_goodbye(records: TlsRecords, speech: Speech) -> NDArray[np.bool_]:
-    """The last record of each direction, if it is as long as one with a close_notify alert."""
+def _goodbyes(records: TlsRecords, speech: Speech) -> NDArray[np.int64]:
+    """The last record of each direction, where it is as long as one with a close_notify alert."""
     connection = records.connection_no
-    last = np.ones(len(connection), np.bool_)
-    last[:-1] = (connection[1:] != connection[:-1]) | (
+    if not len(connection):
+        return np.empty(0, np.int64)
+    turns = (connection[1:] != connection[:-1]) | (
         records.from_client[1:] != records.from_client[:-1]
     )
-    goodbye: NDArray[np.bool_] = last & (records.length - speech.overhead[connection] == 2)
-    return goodbye
+    last = np.append(np.flatnonzero(turns), len(connection) - 1)
+    goodbyes: NDArray[np.int64] = last[
+        records.length[last] - speech.overhead[connection[last]] == 2
+    ]
+    return goodbyes
 
 
 def _in_order(connection_no: NDArray[np.int32], packet_no: NDArray[np.int32]) -> NDArray[np.intp]:
@@ -131,6 +80,7 @@ def _in_order(connection_no: NDArray[np.int32], packet_no: NDArray[np.int32]) ->
 
 def opaque_exchanges(
     flights: Flights,
+    packet_time_ns: NDArray[np.int64],
     connections: Sequence[Connection],
     server_fin_ns: Callable[[int], int | None],
     *,
@@ -140,6 +90,7 @@ def opaque_exchanges(
 
     Args:
         flights: as found.
+        packet_time_ns: the time of each packet, by packet_no - 1.
         connections: by number.
         server_fin_ns: when the server of a connection (by number) sent its FIN.
         records: the units are TLS records, so that their number means something.
@@ -150,20 +101,23 @@ def opaque_exchanges(
     asked, answered = turn > first, stop > turn
     sizes = np.concatenate(([0], np.cumsum(units.size)))
     response_first = np.where(answered, turn, first)
+    request_packets = latest(units.last_packet_no, first, turn)
+    response_packets = latest(units.last_packet_no, turn, stop)
     request_start = units.seen_ns[first]
-    request_end = np.where(asked, latest(units.last_seen_ns, first, turn), request_start)
+    request_end = np.where(asked, _time(packet_time_ns, request_packets), request_start)
     response_end = latest(units.usable_ns, turn, stop)
     # A record that was never complete: the capture, or the connection, ends inside it.
     cut = np.concatenate(([0], np.cumsum(units.usable_ns == NO_TIME)))
     whole = answered & (cut[stop] == cut[turn])
-    last = np.maximum(latest(units.last_seen_ns, first, stop), response_end)
+    last = np.maximum(_time(packet_time_ns, response_packets), response_end)
+    last = np.maximum(last, request_end)
     end = np.where(whole, np.maximum(request_end, response_end), NO_TIME)
     given_up = flights.given_up_ns != NO_TIME
     end = np.where(given_up, flights.given_up_ns, end)
     requests = turn - first
     request_bytes = sizes[turn] - sizes[first]
     multiplexed = (
-        units.may_be_h2[first]
+        units.speech.may_be_h2[units.connection_no[first]]
         & (requests >= _MULTIPLEX_UNITS)
         & (request_bytes < _UPLOAD_BYTES * requests)
     )
@@ -172,8 +126,6 @@ def opaque_exchanges(
         units.usable_ns[response_first] - request_start,
         NO_TIME,
     )
-    request_packets = latest(units.last_packet_no.astype(np.int64), first, turn)
-    response_packets = latest(units.last_packet_no.astype(np.int64), turn, stop)
 
     def times(values: NDArray[np.int64]) -> list[int | None]:
         return [None if value == NO_TIME else value for value in values.tolist()]
@@ -258,6 +210,12 @@ def opaque_exchanges(
     return rows
 
 
+def _time(packet_time_ns: NDArray[np.int64], packet_no: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The times of packets; NO_TIME where there is none."""
+    known = packet_no != NO_TIME
+    return np.where(known, packet_time_ns[np.where(known, packet_no - 1, 0)], NO_TIME)
+
+
 def _end_unanswered(
     rows: list[Exchange],
     connection_no: NDArray[np.int32],
@@ -319,19 +277,14 @@ def segment_units(
     chunk, stream, stop = chunk[order], stream[order], stop[order]
     connection_no = connection_no[order]
     size = stop - np.maximum(streams.starts[chunk], begin[stream])
-    h2 = speech.may_be_h2[connection_no]
     return Units(
         connection_no=connection_no,
         from_client=stream % 2 == 0,
         first_packet_no=streams.packet_nos[chunk],
         last_packet_no=streams.packet_nos[chunk],
         seen_ns=streams.seen_ns[chunk],
-        last_seen_ns=streams.seen_ns[chunk],
         usable_ns=streams.in_order_ns[chunk],
         size=size,
-        content=np.where(h2, size, -1),
-        may_be_h2=h2,
-        may_be_h1=np.zeros(len(chunk), np.bool_),
-        keeps_start=speech.keeps_start[connection_no],
-        round_trip_ns=speech.round_trip_ns[connection_no],
+        content=np.where(speech.may_be_h2[connection_no], size, -1),
+        speech=speech,
     )

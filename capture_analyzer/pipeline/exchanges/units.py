@@ -3,9 +3,66 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from capture_analyzer.model.connections import Connection, TlsSummary
+
+_NEVER_NS: Final = 1 << 60
+_TLS13_OVERHEAD: Final = 17  # inner content type and a 16-byte tag (RFC 8446, section 5.2)
+_GCM_OVERHEAD: Final = 24  # explicit nonce and tag (RFC 5288, section 3)
+_CHACHA20_OVERHEAD: Final = 16  # the tag alone (RFC 7905, section 2)
+
+
+@dataclasses.dataclass(slots=True)
+class Speech:
+    """What each connection may speak: one element a connection in each array."""
+
+    may_be_h2: NDArray[np.bool_]
+    may_be_h1: NDArray[np.bool_]
+    keeps_start: NDArray[np.bool_]
+    overhead: NDArray[np.int32]  # bytes of a TLS record's fragment that are not content
+    round_trip_ns: NDArray[np.int64]  # to the server; very long if not known
+
+    @classmethod
+    def of(cls, connections: Sequence[Connection]) -> Speech:
+        """Read it off ALPN (RFC 7301), the TLS version and the cipher suite."""
+        h2 = [_may_be(connection, "h2") for connection in connections]
+        h1 = [_may_be(connection, "http/1.1") for connection in connections]
+        return cls(
+            may_be_h2=np.array(h2, np.bool_),
+            may_be_h1=np.array(h1, np.bool_),
+            keeps_start=np.array([c.roles_certain for c in connections], np.bool_),
+            overhead=np.array([_overhead(c.tls) for c in connections], np.int32),
+            round_trip_ns=np.array(
+                [c.server_side_rtt_ns or _NEVER_NS for c in connections], np.int64
+            ),
+        )
+
+
+def _may_be(connection: Connection, protocol: str) -> bool:
+    if connection.protocol == "h2":
+        return protocol == "h2"
+    if connection.tls is None:
+        return False
+    if connection.alpn is not None:
+        return connection.alpn == protocol
+    if connection.tls.alpn_offered:
+        return protocol in connection.tls.alpn_offered
+    # No ALPN: HTTP/2 over TLS requires it (RFC 9113, section 3.2). Without the ClientHello
+    # nothing can be excluded.
+    return protocol == "http/1.1" or connection.tls.start_ns is None
+
+
+def _overhead(tls: TlsSummary | None) -> int:
+    if tls is None or tls.version is None or tls.version == "TLS 1.3":
+        return _TLS13_OVERHEAD
+    if tls.cipher_suite and "CHACHA20" in tls.cipher_suite:
+        return _CHACHA20_OVERHEAD
+    return _GCM_OVERHEAD
 
 
 @dataclasses.dataclass(slots=True)
@@ -17,15 +74,13 @@ class Units:
     Attributes:
         connection_no: the connection.
         from_client: the direction.
-        first_packet_no, last_packet_no: packets with its first byte and its last.
+        first_packet_no: packet with its first byte.
+        last_packet_no: packet with its last byte.
         seen_ns: its first byte was captured.
-        last_seen_ns: its last byte was captured.
         usable_ns: an application can use it (record complete and in order); NO_TIME = cut.
         size: bytes on the stream.
         content: bytes of application data in it; -1 = can't be told.
-        may_be_h2, may_be_h1: what the connection may speak, by its ALPN.
-        keeps_start: the capture holds the connection's beginning.
-        round_trip_ns: between the capture point and the server; very long if not known.
+        speech: what the connections may speak.
     """
 
     connection_no: NDArray[np.int32]
@@ -33,18 +88,40 @@ class Units:
     first_packet_no: NDArray[np.int32]
     last_packet_no: NDArray[np.int32]
     seen_ns: NDArray[np.int64]
-    last_seen_ns: NDArray[np.int64]
     usable_ns: NDArray[np.int64]
-    size: NDArray[np.int64]
-    content: NDArray[np.int64]
-    may_be_h2: NDArray[np.bool_]
-    may_be_h1: NDArray[np.bool_]
-    keeps_start: NDArray[np.bool_]
-    round_trip_ns: NDArray[np.int64]
+    size: NDArray[np.int32]
+    content: NDArray[np.int32]
+    speech: Speech
 
     def __len__(self) -> int:
+        """Number of units."""
         return len(self.connection_no)
 
     def take(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> Units:
         """The chosen units, in the order of `index`."""
-        return Units(*(getattr(self, field.name)[index] for field in dataclasses.fields(Units)))
+        if index.dtype == np.bool_ and index.all():
+            return self
+        return dataclasses.replace(
+            self,
+            **{
+                field.name: getattr(self, field.name)[index]
+                for field in dataclasses.fields(Units)
+                if field.name != "speech"
+            },
+        )
+
+    def may_be_h2(self, index: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether HTTP/2 is possible on the connections of these units."""
+        return self.speech.may_be_h2[self.connection_no[index]]
+
+    def may_be_h1(self, index: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether HTTP/1.1 is."""
+        return self.speech.may_be_h1[self.connection_no[index]]
+
+    def keeps_start(self, index: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether the capture holds the beginning of their connections."""
+        return self.speech.keeps_start[self.connection_no[index]]
+
+    def round_trip_ns(self, index: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The round trip to their servers; very long where not known."""
+        return self.speech.round_trip_ns[self.connection_no[index]]

@@ -7,7 +7,7 @@ import pytest
 
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.pipeline.exchanges.flights import Flights, find_flights, latest
-from capture_analyzer.pipeline.exchanges.units import Units
+from capture_analyzer.pipeline.exchanges.units import Speech, Units
 
 SECOND = 1_000_000_000
 
@@ -19,6 +19,7 @@ def units(
     h1: bool = True,
     keeps_start: bool = True,
     apart_ns: int = 1000,
+    round_trip_ns: int = 5000,
 ) -> Units:
     """Units from a line: "c300 s1400 | c20": direction, content length; | a new connection.
 
@@ -36,21 +37,24 @@ def units(
     count = len(rows)
     numbers = np.arange(1, count + 1, dtype=np.int32)
     times = np.array([row[3] for row in rows], np.int64)
-    content = np.array([row[2] for row in rows], np.int64)
+    content = np.array([row[2] for row in rows], np.int32)
+    connections = connection + 1
     return Units(
         connection_no=np.array([row[0] for row in rows], np.int32),
         from_client=np.array([row[1] for row in rows], np.bool_),
         first_packet_no=numbers,
         last_packet_no=numbers,
         seen_ns=times,
-        last_seen_ns=times,
         usable_ns=times,
         size=content + 22,
         content=content,
-        may_be_h2=np.full(count, h2),
-        may_be_h1=np.full(count, h1),
-        keeps_start=np.full(count, keeps_start),
-        round_trip_ns=np.full(count, 5000),
+        speech=Speech(
+            may_be_h2=np.full(connections, h2),
+            may_be_h1=np.full(connections, h1),
+            keeps_start=np.full(connections, keeps_start),
+            overhead=np.zeros(connections, np.int32),
+            round_trip_ns=np.full(connections, round_trip_ns),
+        ),
     )
 
 
@@ -134,8 +138,7 @@ def test_they_are_a_request_where_it_does_not() -> None:
 def test_they_are_control_where_their_ping_is_acknowledged() -> None:
     # Units are 1 s apart, and so long is the round trip.
     line = "c200 s50@1 c43@1 s17@1 s50@9"
-    wire = units(line, h2=True)
-    wire.round_trip_ns[:] = SECOND
+    wire = units(line, h2=True, round_trip_ns=SECOND)
     assert shape(find_flights(wire)) == [([200], [50, 50])]
 
 
@@ -145,8 +148,7 @@ def test_a_ping_of_the_server_is_no_answer() -> None:
 
 
 def test_an_acknowledged_ping_is_not_the_end_of_an_answer() -> None:
-    wire = units("c200 s500 c17 s17@1", h2=True)
-    wire.round_trip_ns[:] = SECOND
+    wire = units("c200 s500 c17 s17@1", h2=True, round_trip_ns=SECOND)
     flights = find_flights(wire)
     assert shape(flights) == [([200], [500])]
 

@@ -14,7 +14,8 @@ from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.tls_records import ROLE_CODE, TlsRecords
 from capture_analyzer.pipeline.exchanges import find_exchanges
 from capture_analyzer.pipeline.exchanges.flights import find_flights
-from capture_analyzer.pipeline.exchanges.opaque import Speech, opaque_exchanges, record_units
+from capture_analyzer.pipeline.exchanges.opaque import opaque_exchanges, record_units
+from capture_analyzer.pipeline.exchanges.units import Speech
 from capture_analyzer.pipeline.reassemble import Streams
 
 MS = 1_000_000
@@ -52,9 +53,11 @@ class Wire:
 
 
 def rows(wire: Wire, host: Connection, fin_ms: float | None = None) -> list[Exchange]:
-    units = record_units(wire.records, wire.time_ns, Speech.of([host]))
+    units = record_units(wire.records, Speech.of([host]), np.zeros(1, np.bool_))
     fin_ns = None if fin_ms is None else int(fin_ms * MS)
-    return opaque_exchanges(find_flights(units), [host], lambda _: fin_ns, records=True)
+    return opaque_exchanges(
+        find_flights(units), wire.time_ns, [host], lambda _: fin_ns, records=True
+    )
 
 
 @pytest.fixture
