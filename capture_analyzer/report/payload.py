@@ -50,7 +50,14 @@ def payload(analysis: Analysis) -> dict[str, Any]:
         "unit": unit,
         "epoch": labels.date(tables.epoch_ns) if len(tables.packets) else None,
         "causes": [
-            [name, causes.TITLES[name], causes.title(name, lost=True), causes.GROUPS[name], meaning]
+            [
+                name,
+                causes.TITLES[name],
+                causes.title(name, lost=True),
+                causes.GROUPS[name],
+                meaning,
+                causes.SPENT[name],
+            ]
             for name, meaning in CAUSES.items()
         ],
         "verdict": _verdict(told),

@@ -61,7 +61,7 @@ export class Detail {
     const top = lost[0] ?? [...sums].sort((a, b) => b.ns - a.ns)[0];
     if (top && total > 0) {
       const cause = store.causes[top.cause];
-      parts.push(lost.length ? "Lost: " : "Most of it: ", strong(top.ns), ` (${share(top.ns, total)}), ${lowerFirst(top.lost ? cause.lostTitle : cause.title)}. `);
+      parts.push(lost.length ? "Lost: " : "Most of it: ", strong(top.ns), ` (${share(top.ns, total)}) ${cause.spent}. `);
     }
     if (look.inferred) parts.push("Inferred from packets: what is inside is encrypted. ");
     if (look.reset) parts.push("A reset ended it. ");
@@ -301,8 +301,4 @@ function fieldList(title, fields) {
   return el("details", {}, el("summary", {}, `${title}, ${fields.length}`),
     el("ul", { class: "fields" }, fields.map(({ name, value, trailer, doubtful }) => el("li", { class: "captured" },
       el("span", { class: "name" }, `${name}: `), value, trailer ? el("span", { class: "third" }, " trailer") : null, doubtful ? el("span", { class: "third" }, " not certain") : null))));
-}
-
-function lowerFirst(text) {
-  return /^[A-Z][a-z]/.test(text) ? text[0].toLowerCase() + text.slice(1) : text;
 }

@@ -80,7 +80,7 @@ export function instant(ns) {
   return `${ns >= 0 ? "+" : MINUS}${grouped(Math.abs(ns) / 1e9, 3)}${NBSP}s`;
 }
 
-const AMOUNT = /(\d[\d.,]*\u00a0(?:ms|µs|s|min|h|KB|MB|GB|B|%)(?: \d+\u00a0(?:s|min))?)/;
+const AMOUNT = /((?:\d[\d.,]* to )?\d[\d.,]*\u00a0(?:ms|µs|s|min|h|KB|MB|GB|B|%)(?: \d+\u00a0(?:s|min))?)/;
 
 /** A sentence as parts: the numbers with a unit apart, so that they can be set strong. */
 export function amounts(sentence) {

@@ -11,7 +11,7 @@ export const NONE = 3; // index behind the severities
 export function readStore(data) {
   const text = (number) => data.strings[number];
   const unit = data.unit;
-  const causes = data.causes.map(([name, title, lostTitle, group, meaning]) => ({ name, title, lostTitle, group, meaning }));
+  const causes = data.causes.map(([name, title, lostTitle, group, meaning, spent]) => ({ name, title, lostTitle, group, meaning, spent }));
   const rows = data.exchanges;
   const count = rows.count;
   const start = running(rows.start, unit);

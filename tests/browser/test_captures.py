@@ -1,0 +1,49 @@
+"""Reports made from the project's own captures, in a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from capture_analyzer.api import analyze
+from capture_analyzer.report.verdict import verdict
+
+pytestmark = pytest.mark.browser
+
+
+def test_slow_incident(open_report: Callable[..., Any], captures: Path) -> None:
+    analysis = analyze(captures / "llm-incident.pcap")
+    page = open_report(analysis)
+    assert page.locator("h1").inner_text() == verdict(analysis).headline
+    assert page.locator(".finding").count() == len(analysis.findings)
+    for number in range(len(analysis.tables.exchanges)):
+        page.locator(f"#row-{number}").click()
+        summed = page.locator(".sum").inner_text().rpartition(" = ")[2]
+        ledger = page.locator(".parts table").first.locator("tfoot td").nth(1).inner_text()
+        assert summed == f"{ledger} ms"
+
+
+def test_hostile_capture_executes_nothing(open_report: Callable[..., Any], captures: Path) -> None:
+    analysis = analyze(captures / "hostile-strings.pcap", redact="none")
+    page = open_report(analysis)
+    for summary in page.locator("details > summary").all():
+        summary.click()
+    for number in range(len(analysis.tables.exchanges)):
+        page.evaluate(f"location.hash = '#exchange-{number}'")
+        page.wait_for_selector(f"#row-{number}.chosen")
+        for summary in page.locator(".parts details > summary").all():
+            summary.click()
+    assert page.evaluate("window.hostile") is None
+    assert page.evaluate("document.scripts.length") == 2
+    assert "<script>" in page.locator("#waterfall").inner_text()
+
+
+@pytest.mark.parametrize("name", ["cut-file", "tls-alert", "tls13-no-keys", "nanosecond"])
+def test_other_states(open_report: Callable[..., Any], captures: Path, name: str) -> None:
+    analysis = analyze(captures / f"{name}.pcap")
+    page = open_report(analysis, "#exchange-0", width=360)
+    assert page.locator("h1").inner_text() == verdict(analysis).headline
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
