@@ -6,7 +6,6 @@ Rows of objects become arrays once, here; each cause then works on whole arrays.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Sequence
 from typing import Final
 
@@ -22,6 +21,12 @@ from capture_analyzer.model.packets import Packets
 from capture_analyzer.model.tls_records import HandshakeMessage, TlsRecords
 from capture_analyzer.model.waits import Waits
 from capture_analyzer.pipeline import intervals
+from capture_analyzer.pipeline.causes.arrivals import (
+    Arrivals,
+    Pauses,
+    first_segment_times,
+    pauses_of,
+)
 from capture_analyzer.pipeline.exchanges.units import Speech
 from capture_analyzer.pipeline.intervals import Indices, Times
 from capture_analyzer.pipeline.join import Setup
@@ -44,49 +49,6 @@ MEASURED: Final = 0.9
 
 SAMPLED: Final = 0.5
 """In one that only data gave: their acknowledgements may have been delayed."""
-
-_OPTIONS: Final = 40
-"""A full segment is shorter than the MSS by its TCP options (RFC 6691), at most this."""
-
-_FULL_BYTES: Final = 1000
-"""From this length on a segment is taken for full where no MSS was seen."""
-
-
-@dataclasses.dataclass(slots=True)
-class Arrivals:
-    """Payload of all streams, each byte once: one element a segment's part in each array.
-
-    Ordered by connection, direction (client first), then stream offset.
-    """
-
-    connection_no: NDArray[np.int32]
-    from_client: NDArray[np.bool_]
-    seen_ns: Times
-    length: NDArray[np.int64]
-    packet_no: NDArray[np.int32]
-
-    @classmethod
-    def of(cls, streams: Streams) -> Arrivals:
-        """Those of all streams."""
-        counts = np.diff(streams.bounds)
-        number = np.arange(len(streams), dtype=np.int32)
-        return cls(
-            connection_no=np.repeat(number >> 1, counts),
-            from_client=np.repeat(number % 2 == 0, counts),
-            seen_ns=streams.seen_ns,
-            length=streams.lengths,
-            packet_no=streams.packet_nos,
-        )
-
-
-@dataclasses.dataclass(slots=True)
-class Pauses:
-    """Stretches in which a sender sent nothing for longer than its window explains."""
-
-    connection_no: NDArray[np.int32]
-    from_client: NDArray[np.bool_]
-    from_ns: Times
-    to_ns: Times
 
 
 @dataclasses.dataclass(slots=True)
@@ -439,94 +401,3 @@ def setup_owners(setups: Sequence[Setup], connection_count: int) -> NDArray[np.i
         for attempt in setup.attempt_nos:
             owners[attempt] = setup.exchange_no
     return owners
-
-
-def pauses_of(arrivals: Arrivals, longest_ns: Times) -> Pauses:
-    """Stretches without any payload that are longer than `longest_ns` of their connection.
-
-    Between two bytes of a stream nothing arrived if all bytes up to the one were there before
-    any byte behind it. So a hole makes no pause: bytes behind it arrived meanwhile.
-    """
-    stream = 2 * arrivals.connection_no.astype(np.int64) + ~arrivals.from_client
-    latest, earliest = _arrived_up_to(stream, arrivals.seen_ns)
-    gap = earliest[1:] - latest[:-1]
-    same = stream[1:] == stream[:-1]
-    long = np.flatnonzero(same & (gap > longest_ns[arrivals.connection_no[1:]]))
-    return Pauses(
-        connection_no=arrivals.connection_no[long],
-        from_client=arrivals.from_client[long],
-        from_ns=latest[long],
-        to_ns=earliest[long + 1],
-    )
-
-
-def _arrived_up_to(stream: NDArray[np.int64], seen_ns: Times) -> tuple[Times, Times]:
-    """For each element when the last of its stream up to it arrived, and the first from it on."""
-    if not len(stream):
-        return seen_ns, seen_ns
-    low = int(seen_ns.min())
-    span = int(seen_ns.max()) - low + 1
-    if span * (int(stream[-1]) + 1) < 1 << 62:  # streams fit one behind the other in int64
-        key = seen_ns - low + stream * span
-        base = low - stream * span
-        latest = np.maximum.accumulate(key) + base
-        earliest = np.minimum.accumulate(key[::-1])[::-1] + base
-        return latest, earliest
-    latest, earliest = np.empty_like(seen_ns), np.empty_like(seen_ns)
-    bounds = [0, *(np.flatnonzero(np.diff(stream)) + 1).tolist(), len(stream)]
-    for first, stop in itertools.pairwise(bounds):
-        np.maximum.accumulate(seen_ns[first:stop], out=latest[first:stop])
-        backwards = np.minimum.accumulate(seen_ns[first:stop][::-1])
-        earliest[first:stop] = backwards[::-1]
-    return latest, earliest
-
-
-def first_segment_times(
-    arrivals: Arrivals,
-    first_packet: NDArray[np.int32],
-    packet_count: int,
-    connections: Sequence[Connection],
-) -> Times:
-    """How long the first segment of each response took on the slowest link.
-
-    A sender with more to send emits full segments back to back; at the receiver they are as
-    far apart as the slowest link is slow. So the least distance between the first three
-    full segments is the time that one of them takes. Shorter responses, and smaller
-    segments, which were sent one by one, tell nothing.
-
-    Args:
-        arrivals: payload of all streams.
-        first_packet: first packet of each response; 0 = none.
-        packet_count: number of packets in the capture.
-        connections: by number.
-
-    Returns:
-        Durations; 0 where they can't be known.
-    """
-    element = np.full(packet_count + 1, -1, np.int32)
-    server = np.flatnonzero(~arrivals.from_client)
-    element[arrivals.packet_no[server[::-1]]] = server[::-1]  # of several, the first
-    first = element[first_packet].astype(np.int64)
-    first[first_packet == 0] = -1
-    usable = np.flatnonzero((first >= 0) & (first + 2 < len(arrivals.seen_ns)))
-    a, b, c = first[usable], first[usable] + 1, first[usable] + 2
-    full = np.array(
-        [_FULL_BYTES if x.mss_client is None else x.mss_client - _OPTIONS for x in connections],
-        np.int64,
-    )
-    train = (
-        (arrivals.connection_no[a] == arrivals.connection_no[c])
-        & ~arrivals.from_client[c]
-        & (arrivals.length[a] >= full[arrivals.connection_no[a]])
-        & (arrivals.length[a] == arrivals.length[b])
-        & (arrivals.length[b] == arrivals.length[c])
-    )
-    usable, a, b, c = usable[train], a[train], b[train], c[train]
-    result = np.zeros(len(first_packet), np.int64)
-    result[usable] = np.maximum(
-        np.minimum(
-            arrivals.seen_ns[b] - arrivals.seen_ns[a], arrivals.seen_ns[c] - arrivals.seen_ns[b]
-        ),
-        0,
-    )
-    return result

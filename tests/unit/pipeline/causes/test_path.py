@@ -11,7 +11,7 @@ import pytest
 
 from capture_analyzer.model.causes import CAUSE_CODE
 from capture_analyzer.model.connections import TlsSummary
-from capture_analyzer.pipeline.causes.facts import Arrivals, pauses_of
+from capture_analyzer.pipeline.causes.arrivals import Arrivals, pauses_of
 
 Make = Callable[..., Any]
 
@@ -220,7 +220,7 @@ def test_what_arrives_behind_a_hole_is_no_pause(story: Make, host: Make) -> None
     assert s.ledger()[2:] == [("transfer", 6), ("loss_recovery", 294), ("transfer", 6)]
 
 
-def test_pauses_of_very_long_captures() -> None:
+def test_pauses_are_what_no_byte_arrived_in() -> None:
     seen = np.array([0, 50, 10, 900, 5, 700, 2**58])
     arrivals = Arrivals(
         connection_no=np.array([0, 0, 0, 0, 0, 0, 40], np.int32),
