@@ -9,6 +9,7 @@ import pytest
 
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.protocols.tls import records
+from capture_analyzer.protocols.tls import walk as walk_module
 from capture_analyzer.protocols.tls.records import Chunks, evidence, walk, walk_rows
 
 
@@ -166,9 +167,9 @@ def test_lockstep_finds_what_the_loop_finds(make_stream, monkeypatch, seed):
     rng = random.Random(seed)
     chunks = join([_random_stream(make_stream, rng) for _ in range(60)])
     rows = np.arange(60)
-    monkeypatch.setattr(records, "_LOCKSTEP_MIN", 10**9)
+    monkeypatch.setattr(walk_module, "_LOCKSTEP_MIN", 10**9)
     one_by_one = walk_rows(chunks, rows)
-    monkeypatch.setattr(records, "_LOCKSTEP_MIN", 2)
+    monkeypatch.setattr(walk_module, "_LOCKSTEP_MIN", 2)
     lockstep = walk_rows(chunks, rows)
     for name in ("row", "offset", "length", "content_type", "first_chunk", "last_chunk"):
         assert np.array_equal(getattr(one_by_one, name), getattr(lockstep, name)), name
