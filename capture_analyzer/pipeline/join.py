@@ -163,7 +163,12 @@ def _failed_attempts(connections: Sequence[Connection]) -> dict[str, list[Connec
     for connection in connections:
         if connection.syn_ns is not None and (
             connection.refused
-            or (connection.syn_ack_ns is None and connection.established_ns is None)
+            or (
+                connection.syn_ack_ns is None
+                and connection.established_ns is None
+                and not connection.client_bytes
+                and not connection.server_bytes
+            )
         ):
             failed.setdefault(connection.client_ip, []).append(connection)
     for rows in failed.values():

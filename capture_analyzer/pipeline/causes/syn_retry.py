@@ -46,6 +46,7 @@ def unanswered(connection: Connection) -> bool:
         connection.syn_ack_ns is None
         and connection.established_ns is None
         and not connection.refused
+        and not connection.client_bytes
         and not connection.server_bytes
     )
 
