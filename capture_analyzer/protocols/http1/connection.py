@@ -8,88 +8,18 @@ to the next start line: a passive parser gives up a message, never the connectio
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from typing import Final
 
 from capture_analyzer.model.byte_stream import ByteStream
 from capture_analyzer.model.messages import Message
-from capture_analyzer.protocols import codings
 from capture_analyzer.protocols.http1 import content as framing
-from capture_analyzer.protocols.http1.content import Content, Framing
-from capture_analyzer.protocols.http1.head import (
-    MAX_HEAD_BYTES,
-    Reduce,
-    Section,
-    find_end,
-    parse_section,
-)
-from capture_analyzer.protocols.http1.source import Source
-from capture_analyzer.protocols.http1.start_line import (
-    REQUEST_LINE,
-    STATUS_LINE,
-    find_request,
-    find_response,
-)
-from capture_analyzer.wire.text import printable
+from capture_analyzer.protocols.http1.direction import Direction, Head, Located, Parsed, Problem
+from capture_analyzer.protocols.http1.head import Reduce
+
+__all__ = ["MAX_MESSAGES", "Located", "Parsed", "Problem", "parse"]
 
 MAX_MESSAGES: Final = 1 << 20
 """Messages read of one direction: more than any capture that fits the rest of the analysis."""
-
-MAX_LOST: Final = 32
-"""How often a direction may lose its place without a gap before it is given up: each time costs
-a search, and what breaks the rules that often is another protocol."""
-
-_PIECE: Final = 1 << 16  # content bytes decoded at a time
-
-
-@dataclasses.dataclass(slots=True)
-class Problem:
-    """What limits the reading of a connection.
-
-    Attributes:
-        code: "http-malformed", "http-gap", "http-incomplete" or "http-coding".
-        clause: what is wrong, without content.
-        packet_no: where it was noticed, None if unknown.
-    """
-
-    code: str
-    clause: str
-    from_client: bool
-    packet_no: int | None
-
-
-@dataclasses.dataclass(slots=True)
-class Located:
-    """Where the content of a message lies that somebody may want to look into.
-
-    Attributes:
-        message: the message.
-        content_type: media type in lower case, without parameters.
-        codings: as Content-Encoding lists them.
-        pieces: (stream offset, length) of its parts.
-    """
-
-    message: Message
-    content_type: str
-    codings: list[str]
-    pieces: list[tuple[int, int]]
-
-
-@dataclasses.dataclass(slots=True)
-class Parsed:
-    """What a connection holds.
-
-    Attributes:
-        messages: requests and final responses, by direction, then offset.
-        problems: in order of notice.
-        contents: where the content of messages lies, as far as it is known.
-        server_name: Host of the first request that has one, as sent.
-    """
-
-    messages: list[Message] = dataclasses.field(default_factory=list)
-    problems: list[Problem] = dataclasses.field(default_factory=list)
-    contents: list[Located] = dataclasses.field(default_factory=list)
-    server_name: str | None = None
 
 
 def parse(client: ByteStream, server: ByteStream, reduce: Reduce) -> Parsed:
@@ -116,8 +46,8 @@ class _Connection:
     def __init__(self, client: ByteStream, server: ByteStream, reduce: Reduce) -> None:
         self.parsed = Parsed()
         self.reduce = reduce
-        self.client = _Half(client, reduce, self.parsed)
-        self.server = _Half(server, reduce, self.parsed)
+        self.client = Direction(client, reduce, self.parsed)
+        self.server = Direction(server, reduce, self.parsed)
         self.requests: list[_Request] = []
         self.responses: list[Message] = []
 
@@ -204,7 +134,7 @@ class _Connection:
         self.client.add_content(head, kind, length, problem)
         return _Request(message, method, method == "CONNECT" or section.upgrade)
 
-    def response(self, head: _Head, request: _Request | None) -> tuple[Message, bool]:
+    def response(self, head: Head, request: _Request | None) -> tuple[Message, bool]:
         """The response with its content, and whether a tunnel follows it."""
         message = head.message
         status = int(head.line[0])
@@ -215,236 +145,6 @@ class _Connection:
             kind = "none"  # the request, which was not captured, must have been a HEAD
         self.server.add_content(head, kind, length, problem)
         return message, kind == "tunnel"
-
-
-@dataclasses.dataclass(slots=True)
-class _Head:
-    """A start line with its header section.
-
-    Attributes:
-        line: (method, target) of a request, (status,) of a response.
-        end: offset behind it.
-        whole: the empty line that ends it was captured.
-        skipped: what stands in front of it was not read.
-    """
-
-    message: Message
-    section: Section
-    line: tuple[str, ...]
-    end: int
-    whole: bool
-    skipped: bool
-
-
-class _Half:
-    """One direction: where its next message begins, and how to get there."""
-
-    def __init__(self, stream: ByteStream, reduce: Reduce, parsed: Parsed) -> None:
-        self.source = Source(stream)
-        self.stream = stream
-        self.from_client = stream.from_client
-        self.reduce = reduce
-        self.parsed = parsed
-        self.at = 0
-        self.skipped = False
-        self.lost = 0
-        self.given_up = not len(stream)
-
-    def begins(self, offset: int) -> bool:
-        """Whether a start line of this direction lies at `offset`."""
-        pattern = REQUEST_LINE if self.from_client else STATUS_LINE
-        return pattern.match(self.source.read(offset, offset + 512)) is not None
-
-    def find(self, offset: int) -> int | None:
-        """Offset of the next start line."""
-        search = find_request if self.from_client else find_response
-        return search(self.source, offset, self.source.captured_end)
-
-    def unread_begin(self) -> Message | None:
-        """What is there of a response whose head was sent before the capture began."""
-        first = self.source.next_captured(0)
-        if first is None or not (self.stream.begins_mid_stream or first > 0):
-            return None
-        if self.begins(first):
-            self.at = first
-            self.skipped = True
-            return None
-        following = self.find(first)
-        if following is None and not self.stream.begins_mid_stream:
-            return None
-        message = self.message(first)
-        message.start_certain = False
-        self.at = self.source.end if following is None else following
-        self.skipped = True
-        self.finish(message, self.at, complete=following is not None)
-        message.content_bytes = message.length
-        return message
-
-    def next_head(self) -> _Head | None:
-        """The next start line and header section; None at the end of what can be read."""
-        pattern = REQUEST_LINE if self.from_client else STATUS_LINE
-        source = self.source
-        while not self.given_up:
-            if self.at >= source.captured_end:
-                return None
-            data = source.read(self.at, self.at + 64)
-            if data[:1] in (b"\r", b"\n"):
-                # Empty lines in front of a start line (RFC 9112, section 2.2).
-                self.at += len(data) - len(data.lstrip(b"\r\n"))
-                continue
-            raw, whole = find_end(source, self.at) if data else (b"", False)
-            match = pattern.match(raw)
-            if match is None:
-                self.resynchronise(raw)
-                continue
-            message = self.message(self.at)
-            major_minor = match.group(1 if not self.from_client else 3)
-            message.protocol = "http/1.1" if major_minor == b"1.1" else "http/1.0"
-            line = (
-                (printable(match.group(1)), printable(match.group(2)))
-                if self.from_client
-                else (match.group(2).decode(),)
-            )
-            lines = raw[match.end() :]
-            if not whole:
-                lines = lines[: lines.rfind(b"\n") + 1]  # half a value is not the value
-            section = parse_section(lines, self.reduce)
-            message.fields = section.fields
-            end = self.at + len(raw)
-            if whole:
-                chunk = source.last_chunk(end - 1)
-                message.head_packet_no = source.packet_no(chunk)
-                message.head_ns = source.usable_ns(chunk)
-            for clause in section.problems:
-                self.note("http-malformed", clause, self.at)
-            head = _Head(message, section, line, end, whole, self.skipped)
-            self.skipped = False
-            return head
-        return None
-
-    def add_content(self, head: _Head, kind: Framing, length: int, problem: str | None) -> None:
-        """Find the end of a message and fill in what depends on it."""
-        source, message = self.source, head.message
-        if problem:
-            self.note("http-malformed", problem, message.offset)
-        if not head.whole:
-            self.at = head.end
-            self.finish(message, head.end, complete=False)
-            if len(source.read(message.offset, head.end)) >= MAX_HEAD_BYTES:
-                self.note("http-malformed", "a header section is too long", message.offset)
-                self.given_up = True
-            self.skipped = True
-            return
-        if kind == "length":
-            content = framing.by_length(source, head.end, length)
-        elif kind == "chunked":
-            content = framing.chunked(source, head.end, self.reduce, from_client=self.from_client)
-        elif kind == "close":
-            content = framing.until_close(source, head.end)
-        else:
-            content = Content(head.end, lost=kind == "unknown")
-        if content.problem:
-            self.note("http-malformed", content.problem, min(content.end, source.captured_end - 1))
-        message.fields += content.trailers
-        self.at = content.end
-        self.finish(message, content.end, complete=content.complete)
-        message.content_bytes = content.length
-        if (
-            not content.complete
-            and content.end >= source.end
-            and self.stream.fin_ns is not None
-            and not message.missing_bytes
-        ):
-            # The sender closed the connection in front of the end it had announced.
-            message.end_ns = source.usable_ns(source.last_chunk(source.end - 1))
-            self.note("http-incomplete", "the connection closed inside a message", source.end - 1)
-        if content.pieces and content.length and head.section.content_type:
-            self.parsed.contents.append(
-                Located(
-                    message,
-                    head.section.content_type,
-                    head.section.content_codings,
-                    content.pieces,
-                )
-            )
-        if head.section.content_codings and content.length and content.complete:
-            self.decode(head, content)
-        if kind == "tunnel":
-            self.given_up = True
-        elif content.lost:
-            self.skipped = True
-            self.resynchronise(b"")
-
-    def decode(self, head: _Head, content: Content) -> None:
-        """Measure the content without its content codings."""
-        message = head.message
-        if content.pieces is None or message.missing_bytes:
-            return
-        try:
-            message.decoded_bytes = codings.decoded_length(
-                head.section.content_codings, self.pieces(content.pieces)
-            )
-        except codings.CodingError as error:
-            self.note("http-coding", f"content {error}", message.offset)
-
-    def pieces(self, where: list[tuple[int, int]]) -> Iterator[bytes]:
-        for start, length in where:
-            for at in range(start, start + length, _PIECE):
-                yield self.source.read(at, min(at + _PIECE, start + length))
-
-    def resynchronise(self, seen: bytes) -> None:
-        """Go to the next start line; `seen` is what lies where one was due."""
-        source, at = self.source, self.at
-        gap = source.missing(at, min(at + len(seen) + 1, source.captured_end)) > 0
-        found = self.find(at + 1 if seen else at)
-        who = "client" if self.from_client else "server"
-        if gap:
-            self.note("http-gap", f"bytes with a message's begin of the {who} are missing", at)
-        elif at > 0 or not self.stream.begins_mid_stream:
-            self.lost += 1
-            self.note("http-malformed", f"what the {who} sent is no message", at)
-        self.skipped = True
-        if found is None or self.lost > MAX_LOST:
-            self.given_up = True
-        else:
-            self.at = found
-
-    def message(self, offset: int) -> Message:
-        """A message that begins at a captured offset."""
-        source = self.source
-        chunk = source.last_chunk(offset)
-        packet_no, seen_ns = source.packet_no(chunk), source.seen_ns(chunk)
-        return Message(
-            self.stream.connection_no,
-            self.from_client,
-            offset,
-            0,
-            "http/1.1",
-            first_packet_no=packet_no,
-            last_packet_no=packet_no,
-            seen_ns=seen_ns,
-            start_ns=source.usable_ns(chunk),
-            last_ns=seen_ns,
-        )
-
-    def finish(self, message: Message, end: int, *, complete: bool) -> None:
-        """Fill in length, last packet and times of a message that ends in front of `end`."""
-        source = self.source
-        end = min(end, source.end)
-        message.length = end - message.offset
-        chunk = source.last_chunk(end - 1)
-        message.last_packet_no = source.packet_no(chunk)
-        message.last_ns = source.seen_ns(chunk)
-        message.complete = complete
-        if complete:
-            message.end_ns = source.usable_ns(chunk)
-        if end > source.ends[chunk] or source.starts[chunk] > message.offset:
-            message.missing_bytes = source.missing(message.offset, end)
-
-    def note(self, code: str, clause: str, offset: int) -> None:
-        chunk = self.source.last_chunk(offset)
-        packet_no = self.source.packet_no(chunk) if chunk >= 0 else None
-        self.parsed.problems.append(Problem(code, clause, self.from_client, packet_no))
 
 
 def _host(authority: str) -> str | None:

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from capture_analyzer.protocols.http1 import connection as http1
+from capture_analyzer.protocols.http1 import direction
 from capture_analyzer.protocols.http1.connection import parse
 
 
@@ -446,7 +446,7 @@ def test_text_that_looks_like_a_start_line_is_no_message(read):
 
 def test_head_that_never_ends(read, monkeypatch):
     monkeypatch.setattr("capture_analyzer.protocols.http1.head.MAX_HEAD_BYTES", 1 << 16)
-    monkeypatch.setattr(http1, "MAX_HEAD_BYTES", 1 << 16)
+    monkeypatch.setattr(direction, "MAX_HEAD_BYTES", 1 << 16)
     parsed = read(b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 50_000, OK)
     assert any("too long" in p.clause for p in parsed.problems)
     assert len(parsed.messages[0].fields) <= 512
@@ -454,7 +454,7 @@ def test_head_that_never_ends(read, monkeypatch):
 
 def test_losing_the_place_is_bounded(read):
     parsed = read(GET * 500, (OK + b"\x00garbage") * 500)
-    assert len(split(parsed)[1]) <= http1.MAX_LOST + 1
+    assert len(split(parsed)[1]) <= direction.MAX_LOST + 1
 
 
 @pytest.mark.parametrize("seed", range(6))
