@@ -7,7 +7,15 @@ import os
 from pathlib import Path
 from types import ModuleType
 
+import hypothesis
 import pytest
+
+# How long an example takes says something about the machine, not about the code; and a run in
+# continuous integration gives the same result twice.
+hypothesis.settings.register_profile(
+    "project", deadline=None, derandomize=os.environ.get("CI") == "true"
+)
+hypothesis.settings.load_profile("project")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 SHARED = Path(os.environ.get("CAPTURE_ANALYZER_SHARED", REPOSITORY.parent / "shared"))

@@ -168,8 +168,7 @@ def _split_reused(
     sent = {side: np.flatnonzero(low == side) for side in (False, True)}
     acked = {side: sent[side][(flags[sent[side]] & ACK) != 0] for side in (False, True)}
     answered = {
-        side: sent[side][(flags[sent[side]] & (SYN | ACK)) == (SYN | ACK)]
-        for side in (False, True)
+        side: sent[side][(flags[sent[side]] & (SYN | ACK)) == (SYN | ACK)] for side in (False, True)
     }
     seq, ack = packets.seq, packets.ack
 

@@ -40,8 +40,10 @@ REQUESTS = [  # C.4: with Huffman coding
 ]
 RESPONSES = [  # C.6: a table of 256 octets, so that entries are evicted
     (
-        "488264025885aec3771a4b6196d07abe941054d444a8200595040b8166e082a62d1bff"
-        "6e919d29ad171863c78f0b97c8e9ae82ae43d3",
+        (
+            "488264025885aec3771a4b6196d07abe941054d444a8200595040b8166e082a62d1bff"
+            "6e919d29ad171863c78f0b97c8e9ae82ae43d3"
+        ),
         [
             (":status", "302"),
             ("cache-control", "private"),
@@ -59,8 +61,10 @@ RESPONSES = [  # C.6: a table of 256 octets, so that entries are evicted
         ],
     ),
     (
-        "88c16196d07abe941054d444a8200595040b8166e084a62d1bffc05a839bd9ab77ad94e7821dd7f2e6c7"
-        "b335dfdfcd5b3960d5af27087f3672c1ab270fb5291f9587316065c003ed4ee5b1063d5007",
+        (
+            "88c16196d07abe941054d444a8200595040b8166e084a62d1bffc05a839bd9ab77ad94e7821dd7f2e6c7"
+            "b335dfdfcd5b3960d5af27087f3672c1ab270fb5291f9587316065c003ed4ee5b1063d5007"
+        ),
         [
             (":status", "200"),
             ("cache-control", "private"),
