@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import Any
+from typing import Any, get_origin, get_type_hints
 
 import numpy as np
 
@@ -347,7 +347,7 @@ class Builder:
             addresses=addresses,
         )  # fmt: skip
         return Analysis(
-            tables=Tables(
+            tables=_tables(
                 epoch_ns=EPOCH_NS,
                 duration_ns=rows[-1].time_ns - rows[0].time_ns if rows else 0,
                 files=[self.file],
@@ -413,6 +413,17 @@ class Builder:
             if finding.display_filter == "FILTER":
                 listed = ", ".join(map(str, finding.packet_nos))
                 finding.display_filter = f"frame.number in {{{listed}}}" if listed else ""
+
+
+def _tables(**known: Any) -> Tables:
+    """Tables with those given; the others have no rows."""
+    hints = get_type_hints(Tables)
+    others = {
+        field.name: [] if get_origin(hints[field.name]) is list else hints[field.name]()
+        for field in dataclasses.fields(Tables)
+        if field.name not in known
+    }
+    return Tables(**known, **others)
 
 
 def incident(*, keys: bool = True, cut: bool = False) -> Analysis:

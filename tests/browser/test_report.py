@@ -196,7 +196,7 @@ def test_a_cut_file_is_noted_and_its_exchange_kept(open_report: Open, sample: Mo
     page.keyboard.press("j")
     page.locator(".grid").focus()
     press(page, "End", "Enter")
-    assert page.locator("#row-17 .status").inner_text() == "200"
+    assert page.locator("#row-17 .status").inner_text() == "200 cut"
     assert page.locator(".detail .lead").inner_text().startswith("The capture ends after")
 
 

@@ -9,6 +9,7 @@ import { TimeScale } from "./timescale.js";
 import { connectionFacts, handshakeSteps } from "./connections.js";
 
 const MOST_PACKETS = 200; // rows at first; more on request
+const FLAGS_SAY_IT = new Set(["ack", "syn", "fin", "rst", "other"]); // labels that add nothing to a packet's flags
 const MOST_ENTRIES = 400; // ledger entries listed one by one
 
 /** The place of the exchange under the waterfall. `actions`: onMove(step), onClose(), onFinding(no). */
@@ -263,7 +264,7 @@ function packetsOf(store, no) {
 function packetRow(store, packet, zero) {
   const direction = packet.fromClient === 1 ? "→" : packet.fromClient === 0 ? "←" : "";
   const said = { "→": "from the client", "←": "from the server" }[direction];
-  const label = packet.label === "original" ? "data" : packet.label === "ack" || packet.label === "syn" || packet.label === "fin" || packet.label === "rst" || packet.label === "other" ? packet.flags : packet.label;
+  const label = packet.label === "original" ? "data" : FLAGS_SAY_IT.has(packet.label) ? packet.flags : packet.label;
   const extra = [packet.mechanism, packet.spurious === "true" ? "needless" : null].filter(Boolean).join(", ");
   return el("tr", {}, el("td", { class: "mono" }, packet.no),
     el("td", { class: "number mono" }, packet.time === null ? "–" : exactMs(packet.time - zero, store.unit)),

@@ -25,7 +25,7 @@ export function fillRow(row, store, no) {
   const path = store.path[no] ?? (look.protocol === "opaque" ? ` ${hiddenBy(store, no)}` : "");
   fill(row, cell("no", no), cell("sign", sign), cell("method", look.method ?? "–"),
     cell("place", el("span", { class: "host", dir: "auto" }, store.host[no] ?? "–"), el("span", { class: look.protocol === "opaque" ? "path third" : "path", dir: "auto" }, path)),
-    cell(`status${status.bad ? " bad" : ""}`, status.text), cell("protocol", protocolOf(store, no)),
+    cell(`status${status.bad ? " bad" : ""}`, status.text, look.cut && status.text !== "cut" ? el("small", { class: "third" }, " cut") : null), cell("protocol", protocolOf(store, no)),
     cell("size number", size(store.received[no])), cell("total number", duration(store.total(no))),
     cell("lane", unseen(spoken(store, no))));
 }

@@ -19,7 +19,7 @@ export class TimeScale {
   }
 
   get whole() {
-    return this.from <= this.least && this.to >= this.most;
+    return this.to - this.from >= (this.most - this.least) * (1 - 1e-9);
   }
 
   reset() {

@@ -242,7 +242,7 @@ export class Waterfall {
     this.filters.element.append(this.groupToggle, this.alignToggle);
     this.headings = new Map(COLUMNS.map(({ name, label, title, number }) => [name, el(
       "span", { class: `cell ${name}${number ? " number" : ""}`, role: "columnheader", "aria-sort": name === "no" ? "ascending" : "none" },
-      button(label, { tabindex: "-1", title: `Sort by ${(title ?? label).toLowerCase()}`, "aria-label": title ?? label }, () => this.sort(name)),
+      button(label, { title: `Sort by ${(title ?? label).toLowerCase()}`, "aria-label": title ?? label }, () => this.sort(name)),
     )]));
     this.overview = el("canvas", { class: "overview", "aria-hidden": "true" });
     this.laneHead = el("span", { class: "lane", role: "columnheader" }, unseen("Time"), this.overview);
