@@ -22,7 +22,14 @@ from capture_analyzer.protocols.tls.hello import (
     parse_client_hello,
     parse_server_hello,
 )
-from capture_analyzer.protocols.tls.roles import Head, infer_roles, inferred_alpn
+from capture_analyzer.protocols.tls.roles import (
+    Head,
+    Tls13Roles,
+    has_tls13_order,
+    hash_by_finished,
+    infer_roles,
+    inferred_alpn,
+)
 
 Fragment = Callable[[int], bytes | None]
 """Gives the content of a direction's record by its index; None if some of it is missing."""
@@ -50,6 +57,11 @@ class Understood:
         tls13: application data is not told from handshake by the outer type.
         problems: (clause, from_client, record index) for what breaks the rules.
         ends_in_clear: the handshake goes on behind the records that were looked at.
+        client_random, server_random: what names the session in a key log, and what its keys
+            are made with; None if that hello was not captured.
+        suite: number of the agreed cipher suite, None likewise.
+        client_protected_from, server_protected_from: index of the first record that may be
+            protected.
     """
 
     summary: TlsSummary
@@ -61,6 +73,11 @@ class Understood:
     tls13: bool = True
     problems: list[tuple[str, bool, int]] = dataclasses.field(default_factory=list)
     ends_in_clear: bool = False
+    client_random: bytes | None = None
+    server_random: bytes | None = None
+    suite: int | None = None
+    client_protected_from: int = 0
+    server_protected_from: int = 0
 
 
 def understand(
@@ -96,12 +113,16 @@ def understand(
     client_part = read_clear(client.types, client_fragment, hello_again=retried)
     client_hellos = _client_hellos(client_part, result)
     summary.hello_retry = retried or len(client_hellos) > 1
+    result.client_protected_from = client_part.encrypted_from
+    result.server_protected_from = server_part.encrypted_from
 
     if client_hellos:
+        result.client_random = client_hellos[0][0].random
         _add_offer(result, client_hellos[0][0], client, client_hellos[0][1])
     if server_hellos:
         _add_choice(summary, (final or server_hellos[-1])[0])
     if final is not None:
+        result.server_random, result.suite = final[0].random, final[0].cipher_suite
         result.tls13 = final[0].version == _TLS13 or final[0].version >> 8 == 0x7F
         if result.tls13:
             last_hello = client_hellos[-1][1] if client_hellos else None
@@ -109,6 +130,8 @@ def understand(
         else:
             offered = client_hellos[-1][0] if client_hellos else None
             _finish_tls12(result, client, server, client_part, server_part, final[0], offered)
+    elif server_part.broken and has_tls13_order(client, server):
+        _finish_cut_tls13(result, client, server, rtt_ns)
     _add_alert(summary, client_part, server_part)
     for from_client, part, head in ((True, client_part, client), (False, server_part, server)):
         result.messages += [
@@ -189,6 +212,38 @@ def _finish_tls13(
         server_hello_no=server.first_packet_nos[message.first_record],
         rtt_ns=rtt_ns,
     )
+    _take_roles(result, client, roles)
+    agreed = inferred_alpn(summary.alpn_offered, server, roles.server_handshake)
+    if agreed is not None:
+        result.alpn = agreed or None
+
+
+def _finish_cut_tls13(result: Understood, client: Head, server: Head, rtt_ns: int | None) -> None:
+    """As much as can be said where the capture has the headers of the hellos only.
+
+    A snap length that keeps little of each packet leaves the record headers, and their order
+    is that of TLS 1.3 alone.
+    """
+    summary = result.summary
+    summary.version = names.version_name(_TLS13)
+    if summary.start_ns is None:
+        summary.start_ns = client.seen_ns[0]
+    first_encrypted = client.types.index(handshake.APPLICATION_DATA)
+    roles = infer_roles(
+        client,
+        server,
+        hash_bytes=hash_by_finished(client.lengths[first_encrypted]),
+        resumed=False,
+        early_data=False,
+        hello_seen_ns=client.seen_ns[0],
+        server_hello_seen_ns=server.seen_ns[0],
+        server_hello_no=server.first_packet_nos[0],
+        rtt_ns=rtt_ns,
+    )
+    _take_roles(result, client, roles)
+
+
+def _take_roles(result: Understood, client: Head, roles: Tls13Roles) -> None:
     result.client_roles = [(index, _HANDSHAKE) for index in roles.client_handshake]
     if roles.client_early:
         result.client_roles += [(index, _EARLY) for index in roles.client_early]
@@ -199,11 +254,9 @@ def _finish_tls13(
         result.server_roles += [(index, _TICKET) for index in roles.server_tickets]
     if roles.server_alert:
         result.server_roles += [(index, _ALERT) for index in roles.server_alert]
-    agreed = inferred_alpn(summary.alpn_offered, server, roles.server_handshake)
-    if agreed is not None:
-        result.alpn = agreed or None
     if roles.client_finished is not None:
-        _set_end(summary, client.last_seen_ns[roles.client_finished], certain=False)
+        end_ns = client.last_seen_ns[roles.client_finished]
+        _set_end(result.summary, end_ns, certain=False)
 
 
 def _finish_tls12(

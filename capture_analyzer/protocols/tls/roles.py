@@ -18,7 +18,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
-from capture_analyzer.protocols.tls.handshake import APPLICATION_DATA
+from capture_analyzer.protocols.tls.handshake import (
+    APPLICATION_DATA,
+    CHANGE_CIPHER_SPEC,
+    HANDSHAKE,
+)
 
 RECORD_OVERHEAD: Final = 17
 """Bytes by which a record is longer than its content: inner content type and a tag of 16."""
@@ -257,6 +261,24 @@ def _tickets(
     # and with an answer behind it.
     at_once = seen_ns <= finished_ns + rtt_ns + max(rtt_ns // 4, BURST_NS)
     return run if openssl and at_once and len(after) > 1 else []
+
+
+def has_tls13_order(client: Head, server: Head) -> bool:
+    """Whether the outer types alone tell TLS 1.3, without what is in the hellos.
+
+    A hello and then, but for a ChangeCipherSpec, application data: up to TLS 1.2 each side
+    sends a Finished of type handshake behind its ChangeCipherSpec.
+    """
+    for head in (client, server):
+        types = [kind for kind in head.types if kind != CHANGE_CIPHER_SPEC]
+        if types[:1] != [HANDSHAKE] or types[1:2] != [APPLICATION_DATA]:
+            return False
+    return True
+
+
+def hash_by_finished(length: int) -> int:
+    """The length of the suite's hash, if a record of this length holds a Finished."""
+    return 48 if length == 4 + 48 + RECORD_OVERHEAD else 32
 
 
 def inferred_alpn(offered: list[str], server: Head, handshake: list[int]) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 
+import numpy as np
 import pytest
 
 from capture_analyzer.model.tls_records import ROLES
@@ -24,7 +25,7 @@ def head_of(stream) -> tuple[Head, object]:
         table.first_packet_no.tolist(),
         table.last_packet_no.tolist(),
         table.seen_ns.tolist(),
-        table.complete_ns.tolist(),
+        np.maximum(table.seen_ns, table.complete_ns).tolist(),  # NO_TIME is below all times
         table.complete_ns.tolist(),
         table.complete.tolist(),
         len(table),
@@ -187,6 +188,48 @@ def test_tls12_full_and_resumed(make_stream, talker):
     assert (summary.resumption_offered, summary.resumed) == (True, True)
     assert summary.end_certain
     assert summary.end_ns == second.client[1][0]
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.TLSv1_2])
+def test_snap_length_that_leaves_the_headers(make_stream, talker, version):
+    talk = talker(version).talk([REQUEST, ANSWER], close=False)
+
+    def snapped(pieces):
+        kept = []
+        for time_ns, packet_no, data in pieces:
+            # Records of one flight lie in packets of their own here, cut behind 30 bytes.
+            at = 0
+            while at < len(data):
+                size = 5 + int.from_bytes(data[at + 3 : at + 5], "big")
+                kept.append((time_ns, packet_no, data[at : at + min(30, size)]))
+                if size > 30:
+                    kept.append((0, 0, size - 30))
+                at += size
+        return kept
+
+    client, client_fragment = head_of(make_stream(snapped(talk.client)))
+    server, server_fragment = head_of(make_stream(snapped(talk.server), from_client=False))
+
+    def whole(head, fragment):
+        return lambda index: fragment(index) if head.complete[index] else None
+
+    result = understand(
+        0,
+        client,
+        server,
+        whole(client, client_fragment),
+        whole(server, server_fragment),
+        rtt_ns=30 * MS,
+    )
+    summary = result.summary
+    if version == ssl.TLSVersion.TLSv1_2:
+        assert (summary.version, summary.start_ns) == (None, None)
+        assert result.client_roles == result.server_roles == []
+        return
+    assert (summary.version, summary.cipher_suite) == ("TLS 1.3", None)
+    assert (summary.start_ns, summary.end_ns) == (0, talk.finished_ns)
+    assert [index for index, _ in result.client_roles] == [2]
+    assert [ROLES[role] for _, role in result.server_roles] == ["handshake"] * 4 + ["ticket"] * 2
 
 
 def test_half_a_handshake(make_stream, talker):
