@@ -69,6 +69,10 @@ def cover(segments: Segments) -> Coverage:
     gap_begin = segments.before[jumps] + segments.stream[jumps] * SPAN
     gap_end = segments.begin[jumps] + segments.stream[jumps] * SPAN
     below = np.flatnonzero(data & (segments.begin < segments.before))
+    # What lies before offset 0 is no stream data, save where the capture began later.
+    real = np.maximum(segments.begin[below], 0) < segments.before[below]
+    real &= segments.end[below] > 0
+    below = below[real | (segments.mid[segments.stream[below]] & (segments.end[below] <= 0))]
     coverage = Coverage(
         piece_element=elements,
         piece_begin=piece_begin,

@@ -119,17 +119,19 @@ def _beyond(segments: Segments, resends: Resends, at_receiver: Bools) -> list[In
     needed &= ~at_receiver[segments.stream[resends.element]]
     rows = np.flatnonzero(needed)
     element, original = resends.element[rows], resends.original[rows]
-    begin = segments.begin[element] + segments.stream[element] * SPAN
+    start = np.maximum(segments.begin[element], 0)
+    begin = start + segments.stream[element] * SPAN
     # Several repeats of the same bytes are one hole, until the last of them.
     last = np.ones(len(rows), np.bool_)
     order = np.lexsort((element, begin))
     last[:-1] = begin[order][1:] != begin[order][:-1]
     keep = order[last]
     element, original, begin = element[keep], original[keep], begin[keep]
+    length = segments.end[element] - start[keep]
     known = resends.spurious[rows[keep]] == VERDICT["false"]
     return [
         begin,
-        segments.length[element],
+        length,
         np.full(len(keep), _LOSS),
         segments.time[original],
         segments.time[element],

@@ -92,7 +92,8 @@ def name_mechanisms(
     reported |= _duplicate_acks(segments, label, peer) >= _DUPLICATE_ACKS
     # Since when its bytes were missing: their last copy, or what showed the hole.
     gap = resends.gap[rows]
-    since = np.where(resends.original[rows] >= 0, resends.original[rows], element - 1)
+    last = np.maximum(element - 1, segments.starts[stream])
+    since = np.where(resends.original[rows] >= 0, resends.original[rows], last)
     since[gap >= 0] = coverage.gap_opener[gap[gap >= 0]]
     waited = segments.time[element] - segments.time[since]
     rtt = round_trip[stream]
@@ -172,9 +173,9 @@ def _reported(segments: Segments, selective: Selective, peer: Ints, end: Ints) -
 def _duplicate_acks(segments: Segments, label: NDArray[np.uint8], peer: Ints) -> Ints:
     """How many duplicate ACKs the peer has sent since it last acknowledged something new."""
     total = np.cumsum(label == CODE["dup_ack"])
-    peer = np.maximum(peer, 0)
+    known, peer = peer >= 0, np.maximum(peer, 0)
     begun = np.searchsorted(segments.ack_top, segments.ack_top[peer])
-    since: Ints = total[peer] - total[begun]
+    since: Ints = np.where(known, total[peer] - total[begun], 0)
     return since
 
 

@@ -232,7 +232,7 @@ def _unwrap_acks(
     without = (flags & ACK) == 0
     if without.any():
         source = np.arange(len(raw))
-        source[without] = 0
+        source[without] = -1
         np.maximum.accumulate(source, out=source)
         nothing = source < starts[stream]  # no ACK in the stream up to here
         raw = raw[source]
