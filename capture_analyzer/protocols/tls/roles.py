@@ -54,6 +54,9 @@ MAX_TICKETS: Final = 8
 BURST_NS: Final = 5_000_000
 """What is sent in one go is seen within this time of each other."""
 
+DELAYED_ACK_NS: Final = 250_000_000
+"""Longest usual delay of an acknowledgement (200 ms), and a little."""
+
 
 @dataclasses.dataclass(slots=True)
 class Head:
@@ -245,15 +248,17 @@ def _tickets(
         return []
     first = after[0]
     length, seen_ns = server.lengths[first], server.seen_ns[first]
+    openssl = _has_openssl_form(length)
+    # Nagle's algorithm may hold the second ticket until the first is acknowledged.
+    apart_ns = rtt_ns + DELAYED_ACK_NS if openssl else BURST_NS
     run = [first]
     for index in after[1:MAX_TICKETS]:
-        if server.lengths[index] != length or server.seen_ns[index] - seen_ns > BURST_NS:
+        if server.lengths[index] != length or server.seen_ns[index] - seen_ns > apart_ns:
             break
         run.append(index)
     unasked = request_no is None or server.first_packet_nos[first] < request_no
     if unasked:
         return run
-    openssl = _has_openssl_form(length)
     if len(run) >= 2:
         at_once = seen_ns <= finished_ns + 2 * rtt_ns + 50_000_000
         return run if openssl or at_once else []

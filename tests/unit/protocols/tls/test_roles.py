@@ -119,6 +119,14 @@ def test_one_ticket_behind_a_request(length, when, behind, expected):
     assert infer(client, head(*SERVER, *after)).server_tickets == expected
 
 
+def test_second_ticket_held_by_nagle():
+    client = head(HELLO, (23, 53, 31), (23, 300, 32))
+    after = [(23, 266, 62), (23, 266, 133), (23, 190, 150), (23, 190, 151)]
+    assert infer(client, head(*SERVER, *after)).server_tickets == [6, 7]
+    after = [(23, 267, 62), (23, 267, 133), (23, 190, 150)]  # not the form of a ticket
+    assert infer(client, head(*SERVER, *after)).server_tickets == []
+
+
 def test_tickets_before_any_request_have_any_form():
     client = head(HELLO, (23, 53, 31), (23, 300, 100))
     assert infer(client, head(*SERVER, (23, 999, 62), (23, 800, 140))).server_tickets == [6]
