@@ -9,9 +9,18 @@ import numpy as np
 
 from capture_analyzer import wording
 from capture_analyzer.model.analysis import Tables
+from capture_analyzer.model.causes import CAUSE_NAMES
 from capture_analyzer.model.packets import LABELS
+from capture_analyzer.report import causes
 
 SOUND_LOSS: Final = 0.01  # share of segments sent again below which nobody feels it
+SOUND_TIME: Final = 0.05  # share of the time in requests, likewise
+
+_DISTURBANCES: Final = [
+    code
+    for code, name in enumerate(CAUSE_NAMES)
+    if causes.GROUPS[name] in ("path", "limit", "unknown")
+]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -68,12 +77,21 @@ def sentences(tables: Tables) -> list[str]:
         return []
     sound = (
         facts.data_segments > 0
+        and _undisturbed(tables)
         and facts.sent_again < SOUND_LOSS * facts.data_segments
         and not facts.requests_repeated
         and not facts.missing_bytes
     )
     lead = "The network was sound: " if sound else "The network: "
     return [f"{lead}{', '.join(parts)}."]
+
+
+def _undisturbed(tables: Tables) -> bool:
+    """Whether hardly any time in requests went on faults of the path, or has no known cause."""
+    ledger = tables.ledger
+    durations = ledger.to_ns - ledger.from_ns
+    disturbed = np.isin(ledger.cause, _DISTURBANCES)
+    return int(durations[disturbed].sum()) <= SOUND_TIME * int(durations.sum())
 
 
 def _round_trips(least: int, most: int) -> str:

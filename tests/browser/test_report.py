@@ -81,6 +81,7 @@ def test_the_answer_comes_first_and_adds_up(open_report: Open, sample: ModuleTyp
     costs = [finding.cost_ns for finding in analysis.findings]
     assert page.locator(".finding .cost").all_inner_texts() == [wording.duration(c) for c in costs]
     assert sum(costs) == told.avoidable_ns
+    assert "Unexplained" in page.locator(".spent").inner_text()
     assert page.locator(".actions li a").count() == 2
 
 

@@ -100,7 +100,7 @@ function part(title, paragraphs) {
 /** A measure's unit stands in its name. */
 function measure(name, value) {
   if (typeof value === "boolean") return [name, value ? "yes" : "no"];
-  if (value === null) return [name, "not known"];
+  if (value === null) return [name.replace(/_(ns|bytes)$/, ""), "not known"];
   if (typeof value === "number" && name.endsWith("_ns")) return [name.slice(0, -3), duration(value)];
   if (typeof value === "number" && name.endsWith("_bytes")) return [name.slice(0, -6), size(value)];
   return [name, typeof value === "number" ? String(Math.round(value * 1000) / 1000) : value];

@@ -63,7 +63,12 @@ function actions(store, onFinding) {
 
 function spent(store, onCause) {
   const told = store.verdict;
-  const groups = [["Lost", told.spent.filter(([, lost]) => lost)], ["Ordinary", told.spent.filter(([, lost]) => !lost)]];
+  const isUnknown = ([cause]) => store.causes[cause].group === "unknown";
+  const groups = [
+    ["Lost", told.spent.filter(([, lost]) => lost)],
+    ["Ordinary", told.spent.filter((row) => !row[1] && !isUnknown(row))],
+    ["Unexplained", told.spent.filter((row) => !row[1] && isUnknown(row))],
+  ];
   const most = Math.max(...told.spent.map(([, , ns]) => ns));
   const stack = el("div", { class: "stack", "aria-hidden": "true" });
   for (const [cause, lost, ns] of told.spent) {
@@ -94,9 +99,7 @@ function groupRows(store, name, rows, most, onCause) {
   if (!rows.length) return [];
   const total = store.verdict.time;
   const sum = rows.reduce((ns, row) => ns + row[2], 0);
-  // What is not known is shown while it is over half a per cent, however many rows are above it.
-  const isShown = ([cause, lost, ns], place) => lost || place < SHOWN
-    || (store.causes[cause].group === "unknown" && ns > total / 200);
+  const isShown = ([, lost], place) => lost || place < SHOWN;
   const shown = rows.filter(isShown);
   const rest = rows.filter((row, place) => !isShown(row, place));
   const head = el("tr", {}, el("th", { scope: "col" }, name),
