@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from capture_analyzer.model.packets import ACK, SYN, TCP, Packets
 
 _HASH: Final = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio (Fibonacci hashing)
-_LOW_32: Final = np.uint64(0xFFFFFFFF)
 _32: Final = np.uint64(32)
 
 
@@ -133,15 +132,15 @@ def _keys(packets: Packets, tcp: NDArray[np.intp]) -> tuple[NDArray[np.uint64], 
 def _sort(keys: NDArray[np.uint64]) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
     """Stable order by key (groups in no meaningful order) and where each group starts.
 
-    Sorting plain integers is several times faster than an indirect sort, so a 32-bit hash
-    and the index are sorted as one number. Should two keys share a hash, the slow way is
-    taken; the result never depends on the hash being good.
+    A stable sort of 16-bit numbers is a radix sort, several times faster than any other, so
+    the two halves of a 32-bit hash are sorted by. Should two keys share a hash, the slow way
+    is taken; the result never depends on the hash being good.
     """
-    packed = ((keys * _HASH) & ~_LOW_32) | np.arange(len(keys), dtype=np.uint64)
-    packed.sort()
-    order = (packed & _LOW_32).astype(np.intp)
-    packed >>= _32
-    by_hash = np.flatnonzero(packed[1:] != packed[:-1])
+    hashed = ((keys * _HASH) >> _32).astype(np.uint32)
+    order = np.argsort(hashed.astype(np.uint16), kind="stable")
+    order = order[np.argsort((hashed[order] >> np.uint32(16)).astype(np.uint16), kind="stable")]
+    hashed = hashed[order]
+    by_hash = np.flatnonzero(hashed[1:] != hashed[:-1])
     sorted_keys = keys[order]
     by_key = np.flatnonzero(sorted_keys[1:] != sorted_keys[:-1])
     if len(by_key) != len(by_hash):

@@ -28,6 +28,8 @@ def find_copies(
     index: NDArray[np.intp],
     stream: NDArray[np.int64],
     time: NDArray[np.int64],
+    seq: NDArray[np.uint32],
+    ack: NDArray[np.uint32],
 ) -> NDArray[np.intp]:
     """Elements that repeat one just before them in the same direction, ascending.
 
@@ -36,13 +38,13 @@ def find_copies(
         index: packet index of each element.
         stream: stream of each element, ascending; capture order within a stream.
         time: capture time of each element.
+        seq: raw sequence number of each element.
+        ack: raw acknowledgement number of each element.
     """
-    seq, ack, ip_id = packets.seq[index], packets.ack[index], packets.ip_id[index]
+    numbers = seq.astype(np.uint64) << np.uint64(32) | ack
     copies = np.zeros(len(index), np.bool_)
     for lag in range(1, min(_REACH, len(index) - 1) + 1):
-        same = (seq[lag:] == seq[:-lag]) & (ack[lag:] == ack[:-lag])
-        same &= ip_id[lag:] == ip_id[:-lag]
-        later = np.flatnonzero(same) + lag
+        later = np.flatnonzero(numbers[lag:] == numbers[:-lag]) + lag
         later = later[stream[later] == stream[later - lag]]
         later = later[time[later] - time[later - lag] <= COPY_NS]
         if len(later):
@@ -53,7 +55,16 @@ def find_copies(
 def _equal(packets: Packets, these: NDArray[np.intp], those: NDArray[np.intp]) -> NDArray[np.bool_]:
     """Whether what else the headers say is equal too, and enough to tell copies apart."""
     equal = np.ones(len(these), np.bool_)
-    columns = ("flags", "window", "payload_bytes", "tsval", "tsecr", "options", "sack_count")
+    columns = (
+        "ip_id",
+        "flags",
+        "window",
+        "payload_bytes",
+        "tsval",
+        "tsecr",
+        "options",
+        "sack_count",
+    )
     for name in columns:
         column = getattr(packets, name)
         equal &= column[these] == column[those]

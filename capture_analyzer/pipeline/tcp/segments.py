@@ -122,19 +122,19 @@ def arrange(packets: Packets, flows: Flows, first: int, last: int, from_client: 
     peer[peers_before <= 0] = -1
 
     flags = packets.flags[index]
-    seq = packets.seq[index]
+    seq, ack = packets.seq[index], packets.ack[index]
     length = packets.payload_bytes[index].astype(np.int64)
     length[(flags & RST) != 0] = 0
-    base, mid = _bases(packets, flags, seq, index, stream, starts, counts, length)
+    base, mid = _bases(flags, seq, ack, stream, starts, counts, length)
     begin = _unwrap(seq, base, starts, counts)
     syn = np.flatnonzero(flags & SYN)
     begin[syn] += 1
-    acked = _unwrap_acks(packets.ack[index], flags, base[other], stream, starts, counts)
+    acked = _unwrap_acks(ack, flags, base[other], stream, starts, counts)
     if mid.any():
         _settle_middle(mid, stream, starts, counts, peer, length, begin, acked)
     end = begin + length
     time = packets.time_ns[index]
-    copies = find_copies(packets, index, stream, time)
+    copies = find_copies(packets, index, stream, time, seq, ack)
     carries = ((length > 0) | ((flags & (SYN | FIN)) != 0)) & ((flags & RST) == 0)
     carries[copies] = False
     segments = Segments(
@@ -171,10 +171,9 @@ def _first_of_stream(elements: NDArray[np.intp], stream: Ints) -> NDArray[np.int
 
 
 def _bases(
-    packets: Packets,
     flags: NDArray[np.uint8],
     seq: NDArray[np.uint32],
-    index: NDArray[np.intp],
+    ack: NDArray[np.uint32],
     stream: Ints,
     starts: Ints,
     counts: Ints,
@@ -185,14 +184,14 @@ def _bases(
     mid = np.ones(len(counts), np.bool_)
     # From the weakest evidence to the strongest; each overwrites the ones before.
     acks = _first_of_stream(np.flatnonzero((flags & (ACK | RST)) == ACK), stream)
-    base[stream[acks] ^ 1] = packets.ack[index[acks]]
+    base[stream[acks] ^ 1] = ack[acks]
     some = np.flatnonzero(counts)
     base[some] = seq[starts[some]]
     data = _first_of_stream(np.flatnonzero(length), stream)
     base[stream[data]] = seq[data]
     syns = np.flatnonzero(flags & SYN)
     answers = _first_of_stream(syns[(flags[syns] & ACK) != 0], stream)
-    base[stream[answers] ^ 1] = packets.ack[index[answers]]
+    base[stream[answers] ^ 1] = ack[answers]
     mid[stream[answers] ^ 1] = False
     own = _first_of_stream(syns, stream)
     base[stream[own]] = seq[own] + np.uint32(1)
