@@ -30,8 +30,8 @@ def test_loss_and_gaps_are_counted(sample: ModuleType) -> None:
     tables.connections[2].missing_bytes = 5800
     assert sentences(tables) == [
         (
-            f"The network: round trips of 4.2 to 30{NBSP}ms, 3 of 101 data segments were sent again, "
-            f"1 SYN repeated, 5.8{NBSP}KB missing from the capture."
+            f"The network: round trips of 4.2 to 30{NBSP}ms, 3 of 101 data segments were sent "
+            f"again, 1 SYN repeated, 5.8{NBSP}KB missing from the capture."
         )
     ]
     facts = health(tables)
