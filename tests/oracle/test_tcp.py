@@ -12,7 +12,9 @@ import pytest
 
 from capture_analyzer.errors import CaptureAnalyzerError
 from capture_analyzer.pipeline.flows import group
+from capture_analyzer.pipeline.reassemble import reassemble
 from capture_analyzer.pipeline.scan import scan
+from capture_analyzer.pipeline.tcp import analyse
 from capture_analyzer.readers import open_capture
 
 pytestmark = [
@@ -96,3 +98,59 @@ def test_stream_numbers_of_every_way_to_reuse_ports(tmp_path):
     theirs, ours = wireshark_streams(path), our_streams(path)
     wrong = [i for i, (a, b) in enumerate(zip(theirs, ours, strict=True)) if a != b]
     assert not wrong, [s for s in segments if s[1] == segments[wrong[0]][1]]
+
+
+def followed(path: Path, number: int) -> tuple[bytes, bytes]:
+    """The bytes of a connection's two directions as tshark puts them together.
+
+    First those of the side that tshark calls node 0: the sender of its first packet.
+    """
+    lines = tshark(path, "-q", "-z", f"follow,tcp,raw,{number}")
+    parts: tuple[list[str], list[str]] = ([], [])
+    for line in lines:
+        if line and set(line.strip()) <= set("0123456789abcdef"):
+            parts[line.startswith("\t")].append(line.strip())
+    return bytes.fromhex("".join(parts[0])), bytes.fromhex("".join(parts[1]))
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    "name",
+    [
+        "lab/http1-plain/ipv6/client.pcap",
+        "lab/loss/random/client.pcap",
+        "lab/loss/random/server.pcap",
+        "lab/loss/rate-limit/client.pcap",
+        "lab/loss/reorder-large/client.pcap",
+        "lab/loss/tun-rawip/client.pcap",
+        "lab/sse-llm/h1-loss-twice/client.pcap",
+        "lab/capture-quirks/sll2/client.pcap",
+        "corpus/http1/pipelined-requests.pcap",
+        "corpus/http1/get-gzip.pcap",
+        "corpus/tls-no-keys/tls-fragmented-handshakes.pcap.gz",
+        "corpus/tcp/http-ooo.pcap",
+        "corpus/tcp/206_example_a.pcap",
+        "corpus/tcp/wireshark-retrans.pcap",
+    ],
+)
+def test_reassembled_bytes(lab, name):
+    path = lab.parent / name
+    if not path.exists():
+        pytest.skip(f"no {name} here")
+    capture = open_capture(path)
+    packets, _ = scan(capture)
+    flows = group(packets)
+    facts = analyse(packets, flows)
+    streams = reassemble(capture, packets, flows, facts.connections)
+    compared = 0
+    for connection in facts.connections[:12]:
+        number = connection.connection_no
+        both = [streams.stream(number, side) for side in (True, False)]
+        if any(stream.gaps() for stream in both):
+            continue
+        ours = tuple(stream.read(0, stream.end) for stream in both)
+        if not packets.from_client[connection.first_packet_no - 1]:
+            ours = ours[::-1]
+        assert ours == followed(path, number), number
+        compared += len(ours[0]) + len(ours[1])
+    assert compared > 100
