@@ -9,8 +9,11 @@ from pathlib import Path
 from capture_analyzer import readers
 from capture_analyzer.detectors import runner
 from capture_analyzer.model.analysis import Analysis
+from capture_analyzer.model.capture import Capture
 from capture_analyzer.model.progress import Progress, silent
+from capture_analyzer.model.secrets import Secrets
 from capture_analyzer.pipeline.build import build
+from capture_analyzer.readers.key_log import parse_key_log, read_key_log
 from capture_analyzer.version import __version__
 
 
@@ -29,8 +32,8 @@ def analyze(
 
     Args:
         capture: a pcap or pcapng file, plain or compressed with gzip.
-        keylogs: TLS key logs in the NSS format. Decryption is not built yet: they are
-            accepted, and connections say why they were not decrypted.
+        keylogs: TLS key logs in the NSS format. Key logs inside a pcapng file are used as
+            well. Connections that they do not open say why.
         select: ids of the detectors to run; empty = all.
         ignore: ids of detectors not to run.
         settings: options by detector id and option name, over the defaults.
@@ -44,13 +47,19 @@ def analyze(
 
     Raises:
         CaptureReadError: the file can't be read, or is no capture of a supported format.
+        KeyLogError: a key log can't be read, or is none.
         OptionError: an unknown detector or option, or a value of the wrong type.
     """
     collecting = gc.isenabled()
     gc.disable()  # the tables hold no cycles; walking 10^5 fresh rows again and again costs a third
     try:
         packets = readers.open_capture(Path(capture), progress=progress)
-        tables = build(packets, keys_given=bool(keylogs), redact=redact, progress=progress)
+        tables = build(
+            packets,
+            secrets=_secrets(packets, keylogs),
+            redact=redact,
+            progress=progress,
+        )
         progress("judging", 0, 1)
         findings, outcomes = runner.run(
             tables, select=select, ignore=ignore, settings=settings or {}
@@ -60,3 +69,15 @@ def analyze(
         if collecting:
             gc.enable()
     return Analysis(tables=tables, findings=findings, detectors=outcomes, version=__version__)
+
+
+def _secrets(packets: Capture, keylogs: Sequence[str | Path]) -> Secrets | None:
+    """All secrets that were given, in files or inside the capture; None if none were."""
+    if not keylogs and not packets.secrets:
+        return None
+    secrets = Secrets()
+    for text in packets.secrets:
+        secrets.merge(parse_key_log(text))
+    for path in keylogs:
+        secrets.merge(read_key_log(Path(path)))
+    return secrets

@@ -14,6 +14,7 @@ from capture_analyzer.model.analysis import Analysis, Redaction, Tables
 from capture_analyzer.model.capture import CaptureFile, Interface
 from capture_analyzer.model.causes import CAUSE_CODE
 from capture_analyzer.model.connections import Connection, TlsSummary
+from capture_analyzer.model.events import Events
 from capture_analyzer.model.exchanges import Exchange, Phases
 from capture_analyzer.model.holes import Holes
 from capture_analyzer.model.packets import ACK, LABELS, Packets
@@ -142,6 +143,7 @@ def tables(**values: Any) -> Tables:
         "lookups": [],
         "exchanges": [],
         "waits": Waits(),
+        "events": Events(),
         "ledger": Ledger(),
         "anomalies": [],
         "redaction": Redaction(),

@@ -238,8 +238,35 @@ def _exchange(row: Exchange, ledger: str) -> str:
         f'"request_last":{_number(row.request_last_packet_no)},'
         f'"response_first":{_number(row.response_first_packet_no)},'
         f'"response_last":{_number(row.response_last_packet_no)}}},'
-        f'"ledger":[{ledger}],"events":null}}'
+        f'"ledger":[{ledger}],"stream":{_stream(row)},"events":{_events(row)}}}'
     )
+
+
+def _stream(row: Exchange) -> str:
+    """What a streamed answer says as a whole."""
+    stream = row.stream
+    if stream is None:
+        return "null"
+    return (
+        f'{{"model":{_text(row.model)},"max_tokens":{_number(row.max_tokens)},'
+        f'"ended":{_truth(stream.ended)},"finish":{_text(stream.finish)},'
+        f'"error_code":{_text(stream.error_code)},'
+        f'"input_tokens":{_number(stream.input_tokens)},'
+        f'"output_tokens":{_number(stream.output_tokens)}}}'
+    )
+
+
+def _events(row: Exchange) -> str:
+    """The events of a streamed answer; null where it is none."""
+    if row.stream is None:
+        return "null"
+    events = ",".join(
+        f'{{"time_ns":{event.usable_ns},"seen_ns":{event.seen_ns},'
+        f'"in_order_ns":{event.in_order_ns},"kind":"{event.kind}",'
+        f'"bytes":{event.size_bytes},"packet_no":{event.packet_no}}}'
+        for event in row.stream.events
+    )
+    return f"[{events}]"
 
 
 def _finding(row: Finding) -> str:

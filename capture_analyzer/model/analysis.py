@@ -9,6 +9,7 @@ from capture_analyzer.model.anomalies import Anomaly
 from capture_analyzer.model.capture import CaptureFile, Interface
 from capture_analyzer.model.column import to_frame
 from capture_analyzer.model.connections import Connection
+from capture_analyzer.model.events import Events
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.findings import DetectorOutcome, Finding
 from capture_analyzer.model.holes import Holes
@@ -51,6 +52,7 @@ class Tables:
     messages: list[Message]
     lookups: list[Lookup]
     exchanges: list[Exchange]
+    events: Events
     waits: Waits
     ledger: Ledger
     anomalies: list[Anomaly]
@@ -96,6 +98,7 @@ TABLES: dict[str, type] = {
     "messages": Message,
     "lookups": Lookup,
     "exchanges": Exchange,
+    "events": Events,
     "waits": Waits,
     "ledger": Ledger,
     "anomalies": Anomaly,

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Literal
 
 from capture_analyzer.model.column import column
-from capture_analyzer.model.messages import Field
+from capture_analyzer.model.messages import Field, StreamFacts
 
 
 @dataclasses.dataclass(slots=True)
@@ -95,6 +95,11 @@ class Exchange:
         "Other exchanges were open on the connection meanwhile (pipelining, multiplexing).",
         default=False,
     )
+    stream: StreamFacts | None = column(
+        "Facts of its streamed answer; None = it is not a stream of events.", default=None
+    )
+    model: str | None = column("Model that a request to an LLM API names.", default=None)
+    max_tokens: int | None = column("Most tokens it asks for.", default=None)
     interim_statuses: list[int] = column(
         "1xx responses before the final one.", default_factory=list
     )

@@ -76,6 +76,11 @@ class TlsRecords:
         "The role is inferred from order, lengths and times: the type inside is encrypted.",
         default_factory=empty_array(np.bool_),
     )
+    plaintext_bytes: NDArray[np.int32] = column(
+        "Length of what is inside; -1 where it was not decrypted.",
+        unit="bytes",
+        default_factory=empty_array(np.int32),
+    )
 
     def __len__(self) -> int:
         return len(self.offset)

@@ -7,10 +7,12 @@ from capture_analyzer.model.capture import Capture
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.packets import Packets
 from capture_analyzer.model.progress import Progress, silent
+from capture_analyzer.model.secrets import Secrets
 from capture_analyzer.pipeline import timeline
 from capture_analyzer.pipeline.causes import find_waits
 from capture_analyzer.pipeline.causes.facts import Facts
 from capture_analyzer.pipeline.dissect import dissect
+from capture_analyzer.pipeline.events import collect_events
 from capture_analyzer.pipeline.exchanges import find_exchanges
 from capture_analyzer.pipeline.flows import group
 from capture_analyzer.pipeline.join import join
@@ -25,7 +27,7 @@ from capture_analyzer.pipeline.tcp import analyse
 def build(
     capture: Capture,
     *,
-    keys_given: bool = False,
+    secrets: Secrets | None = None,
     redact: str = "default",
     progress: Progress = silent,
 ) -> Tables:
@@ -33,7 +35,7 @@ def build(
 
     Args:
         capture: the packets as they lie in their files.
-        keys_given: the caller gave a key log.
+        secrets: of the key logs given; None if there are none.
         redact: redaction level; what it removes enters no table.
         progress: called between the steps and inside the long ones.
 
@@ -51,9 +53,7 @@ def build(
     streams = reassemble(capture, packets, flows, tcp.connections)
     progress("connections", 3, 3)
 
-    dissected = dissect(
-        streams, tcp.connections, redactor, keys_given=keys_given, progress=progress
-    )
+    dissected = dissect(streams, tcp.connections, redactor, secrets=secrets, progress=progress)
     lookups, lookup_anomalies = find_lookups(capture, packets)
     join_lookups(lookups, tcp.connections)
 
@@ -91,6 +91,7 @@ def build(
         messages=dissected.messages,
         lookups=lookups,
         exchanges=exchanges,
+        events=collect_events(exchanges),
         waits=waits,
         ledger=ledger,
         anomalies=[

@@ -8,16 +8,21 @@ from collections.abc import Sequence
 import numpy as np
 
 from capture_analyzer.model.anomalies import Anomaly, Origin
+from capture_analyzer.model.byte_stream import ByteStream
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.messages import Message
 from capture_analyzer.model.progress import Progress, silent
+from capture_analyzer.model.secrets import Secrets
 from capture_analyzer.model.tls_records import HandshakeMessage, TlsRecords
+from capture_analyzer.pipeline.dissect.contents import EVENT_STREAM, read_contents
 from capture_analyzer.pipeline.dissect.detect import first_bytes, recognise, speak_tls
 from capture_analyzer.pipeline.dissect.guard import Guard
+from capture_analyzer.pipeline.dissect.http2 import DissectedHttp2, dissect_http2
 from capture_analyzer.pipeline.dissect.tls import dissect_tls
 from capture_analyzer.pipeline.reassemble import Streams
 from capture_analyzer.pipeline.redact import Redactor
-from capture_analyzer.protocols.http1.connection import Problem, parse
+from capture_analyzer.protocols.http1.connection import Parsed, Problem, parse
+from capture_analyzer.protocols.http1.source import Source
 
 _ORIGINS: dict[str, Origin] = {"http-gap": "capture"}
 
@@ -44,7 +49,7 @@ def dissect(
     connections: Sequence[Connection],
     redactor: Redactor,
     *,
-    keys_given: bool = False,
+    secrets: Secrets | None = None,
     progress: Progress = silent,
 ) -> Dissected:
     """Find out what each connection speaks and read it.
@@ -56,7 +61,7 @@ def dissect(
         streams: the bytes of all connections.
         connections: all of them, by number.
         redactor: what captured text passes through.
-        keys_given: a key log was given (it is not used yet, which the result says).
+        secrets: of the key logs; None if none was given.
         progress: called between the steps.
     """
     guard = Guard()
@@ -65,8 +70,7 @@ def dissect(
     empty = streams.bounds[:-1] == streams.bounds[1:]
     silent_ones = empty[0::2] & empty[1::2]
 
-    messages: list[Message] = []
-    anomalies: list[Anomaly] = []
+    reader = _HttpReader(redactor)
     for number in np.flatnonzero(~is_tls & ~silent_ones).tolist():
         connection = connections[number]
         connection.protocol = "opaque"
@@ -75,20 +79,57 @@ def dissect(
             protocol = recognise(client, server)
             if protocol == "tls":
                 is_tls[number] = True
-            elif protocol == "http/1.1":
-                parsed = parse(client, server, redactor)
-                messages += parsed.messages
-                anomalies += _anomalies(number, parsed.problems)
-                connection.server_name = parsed.server_name
+            else:
+                reader.read(connection, protocol, client, server)
             connection.protocol = protocol
     progress("contents", 1, 2)
-    tls = dissect_tls(
-        streams, connections, np.flatnonzero(is_tls), keys_given=keys_given, guard=guard
-    )
+    tls = dissect_tls(streams, connections, np.flatnonzero(is_tls), secrets=secrets, guard=guard)
+    for number, opened in tls.opened.items():
+        connection = connections[number]
+        with guard(number):
+            protocol = recognise(opened.client, opened.server)
+            if protocol in ("http/1.1", "h2"):
+                name = connection.server_name
+                reader.read(connection, protocol, opened.client, opened.server)
+                connection.protocol = protocol
+                connection.server_name = name or connection.server_name
     progress("contents", 2, 2)
-    anomalies += tls.anomalies + guard.anomalies
+    anomalies = reader.anomalies + tls.anomalies + guard.anomalies
     anomalies.sort(key=_connection_no)
-    return Dissected(messages, tls.records, tls.handshake_messages, anomalies)
+    reader.messages.sort(key=_connection_of)
+    return Dissected(reader.messages, tls.records, tls.handshake_messages, anomalies)
+
+
+class _HttpReader:
+    """Reads the messages of clear or decrypted connections, and into their contents."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self.messages: list[Message] = []
+        self.anomalies: list[Anomaly] = []
+
+    def read(
+        self, connection: Connection, protocol: str, client: ByteStream, server: ByteStream
+    ) -> None:
+        """Read a connection; sets its `server_name`."""
+        number, redactor = connection.connection_no, self._redactor
+        found: Parsed | DissectedHttp2
+        if protocol == "http/1.1":
+            found = parse(client, server, redactor)
+            self.anomalies += _anomalies(number, found.problems)
+        elif protocol == "h2":
+            found = dissect_http2(client, server, redactor)
+            self.anomalies += found.anomalies
+        else:
+            return
+        self.messages += found.messages
+        connection.server_name = found.server_name
+        if any(content.content_type == EVENT_STREAM for content in found.contents):
+            read_contents(Source(client), Source(server), found.contents, redactor)
+
+
+def _connection_of(message: Message) -> int:
+    return message.connection_no
 
 
 def _connection_no(anomaly: Anomaly) -> int:

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from capture_analyzer.model.anomalies import Anomaly
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.connections import Connection, TlsSummary
+from capture_analyzer.model.secrets import Secrets
 from capture_analyzer.model.tls_records import ROLE_CODE, HandshakeMessage, TlsRecords
+from capture_analyzer.pipeline.dissect.decrypt import OpenedConnection, Side, open_connection
 from capture_analyzer.pipeline.dissect.guard import Guard
 from capture_analyzer.pipeline.reassemble import Streams
 from capture_analyzer.protocols.tls.connection import Fragment, Understood, understand
@@ -46,11 +48,12 @@ _ROLE_OF_TYPE[APPLICATION_DATA] = ROLE_CODE["application"]
 
 @dataclasses.dataclass(slots=True)
 class DissectedTls:
-    """Rows of all TLS connections."""
+    """Rows of all TLS connections, and the plaintext of those that could be decrypted."""
 
     records: TlsRecords
     handshake_messages: list[HandshakeMessage]
     anomalies: list[Anomaly]
+    opened: dict[int, OpenedConnection]
 
 
 def dissect_tls(
@@ -58,10 +61,10 @@ def dissect_tls(
     connections: Sequence[Connection],
     numbers: NDArray[np.int64],
     *,
-    keys_given: bool,
+    secrets: Secrets | None,
     guard: Guard,
 ) -> DissectedTls:
-    """Walk the records of TLS connections and read their handshakes.
+    """Walk the records of TLS connections, read their handshakes, decrypt what can be.
 
     Sets `protocol`, `tls`, `alpn` and `server_name` of these connections.
 
@@ -69,7 +72,7 @@ def dissect_tls(
         streams: of all connections.
         connections: all of them.
         numbers: which of them speak TLS, ascending.
-        keys_given: a key log was given.
+        secrets: of the key logs; None if none was given.
         guard: keeps one connection's failure from the others.
     """
     rows = np.repeat(2 * numbers, 2)
@@ -94,13 +97,16 @@ def dissect_tls(
     messages: list[HandshakeMessage] = []
     anomalies = _lost_boundaries(walked)
     special: list[tuple[int, int]] = []  # (record, role)
+    plain: list[tuple[int, Connection, Understood]] = []  # to be decrypted
     clear_types = np.zeros(len(connections), np.bool_)  # the outer type tells what is inside
     for place, number in enumerate(numbers.tolist()):
         connection = connections[number]
         connection.protocol = "tls"
         with guard(number):
             understood = heads.understand(place, connection)
-            _fill(connection, understood, keys_given)
+            _fill(connection, understood)
+            if secrets is not None and not _incomplete(understood.summary):
+                plain.append((place, connection, understood))
             messages += understood.messages
             clear_types[number] = not understood.tls13
             for row, roles in (
@@ -112,7 +118,29 @@ def dissect_tls(
             for clause, from_client, index in understood.problems:
                 anomalies.append(heads.problem(place, number, clause, from_client, index))
     _set_roles(records, special, clear_types, walked, first, totals, streams)
-    return DissectedTls(records, messages, anomalies)
+    opened: dict[int, OpenedConnection] = {}
+    for place, connection, understood in plain:
+        number = connection.connection_no
+        with guard(number):
+            row = 2 * place
+            client, server = (
+                Side(streams.stream(number, from_client), heads.first[at], heads.totals[at], since)
+                for from_client, at, since in (
+                    (True, row, understood.client_protected_from),
+                    (False, row + 1, understood.server_protected_from),
+                )
+            )
+            assert secrets is not None
+            found = open_connection(connection, understood, client, server, records, secrets)
+            if found is not None:
+                opened[number] = found
+                messages += found.messages
+    messages.sort(key=_in_table_order)
+    return DissectedTls(records, messages, anomalies, opened)
+
+
+def _in_table_order(message: HandshakeMessage) -> tuple[int, bool]:
+    return message.connection_no, not message.from_client
 
 
 class _Heads:
@@ -230,22 +258,23 @@ class _Heads:
         return Anomaly("tls-malformed", "peer", clause, number, packet_no)
 
 
-def _fill(connection: Connection, understood: Understood, keys_given: bool) -> None:
+def _fill(connection: Connection, understood: Understood) -> None:
     summary = understood.summary
-    summary.why_not = _why_not(summary, keys_given)
+    summary.why_not = _incomplete(summary) or (
+        "the handshake was not captured" if summary.start_ns is None else "no key log was given"
+    )
     connection.tls = summary
     connection.alpn = understood.alpn
     connection.server_name = understood.server_name
 
 
-def _why_not(summary: TlsSummary, keys_given: bool) -> str:
-    if summary.start_ns is None:
-        return "the handshake was not captured"
-    if summary.version is None or (summary.alert is not None and summary.end_ns is None):
+def _incomplete(summary: TlsSummary) -> str | None:
+    """Why the connection has nothing to decrypt, if it has not."""
+    if summary.version is None and summary.start_ns is not None:
         return "the handshake was not completed"
-    if keys_given:
-        return "this version does not use key logs yet"
-    return "no key log was given"
+    if summary.alert is not None and summary.end_ns is None:
+        return "the handshake was not completed"
+    return None
 
 
 def _lost_boundaries(walked: Walked) -> list[Anomaly]:

@@ -1,7 +1,7 @@
 """Messages and encrypted flights → exchanges.
 
-`http1` pairs requests with responses; `flights` and `opaque` infer exchanges where nothing
-can be read: TLS without keys, other protocols, and what follows an Upgrade or CONNECT.
+`http1` and `http2` pair requests with responses; `flights` and `opaque` infer exchanges where
+nothing can be read: TLS without keys, other protocols, what follows an Upgrade or CONNECT.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from capture_analyzer.model.packets import Packets
 from capture_analyzer.model.tls_records import TlsRecords
 from capture_analyzer.pipeline.exchanges.flights import find_flights
 from capture_analyzer.pipeline.exchanges.http1 import find_http1
+from capture_analyzer.pipeline.exchanges.http2 import find_http2
 from capture_analyzer.pipeline.exchanges.opaque import (
     opaque_exchanges,
     record_units,
@@ -54,11 +55,13 @@ def find_exchanges(
         return None if fin_ns == NO_TIME else fin_ns
 
     exchanges, tunnels = find_http1(messages, connections, server_fin_ns)
+    exchanges += find_http2(messages, connections)
     speech = Speech.of(connections)
     read = np.zeros(len(connections), np.bool_)
     read[[exchange.connection_no for exchange in exchanges]] = True
     for tunnel in tunnels:
-        read[tunnel.connection_no] = False
+        if connections[tunnel.connection_no].tls is None:
+            read[tunnel.connection_no] = False
     units = record_units(tls_records, speech, read)
     exchanges += opaque_exchanges(
         find_flights(units), packets.time_ns, connections, server_fin_ns, records=True

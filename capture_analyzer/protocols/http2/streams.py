@@ -121,6 +121,7 @@ class _DirectionReader:
         self._decoder.allow_table_size(MAX_TABLE_SIZE)
         self._content_sink = content_sink
         self._open: dict[int, Http2Message] = {}
+        self._last: dict[int, Http2Message] = {}  # by stream, ended or not
         self._sinks: dict[int, ContentSink] = {}
         self._block = bytearray()  # of a HEADERS or PUSH_PROMISE without END_HEADERS
         self._block_of: Frame | None = None
@@ -216,7 +217,7 @@ class _DirectionReader:
             self._sinks.pop(oldest, None)
         message = Http2Message(frame.stream_id, frame.offset)
         message.promised = frame.stream_id % 2 == 0
-        self._open[frame.stream_id] = message
+        self._open[frame.stream_id] = self._last[frame.stream_id] = message
         self.result.messages.append(message)
         return message
 
@@ -249,9 +250,10 @@ class _DirectionReader:
     def _reset(self, frame: Frame) -> None:
         code = int.from_bytes(frame.payload, "big")
         self.result.resets.append((frame.stream_id, code, frame.offset, frame.end))
-        message = self._open.pop(frame.stream_id, None)
+        message = self._last.get(frame.stream_id)
+        self._open.pop(frame.stream_id, None)
         self._sinks.pop(frame.stream_id, None)
-        if message is not None:
+        if message is not None and message.reset_code is None:
             message.reset_code, message.reset_offset = code, frame.offset
 
 

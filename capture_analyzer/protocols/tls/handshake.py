@@ -22,9 +22,11 @@ APPLICATION_DATA: Final = 23
 CLIENT_HELLO: Final = 1
 SERVER_HELLO: Final = 2
 NEW_SESSION_TICKET: Final = 4
+ENCRYPTED_EXTENSIONS: Final = 8
 CERTIFICATE: Final = 11
 SERVER_KEY_EXCHANGE: Final = 12
 SERVER_HELLO_DONE: Final = 14
+FINISHED: Final = 20
 CERTIFICATE_STATUS: Final = 22
 
 MAX_HANDSHAKE_BYTES: Final = 1 << 18
@@ -129,6 +131,34 @@ def read_clear(
             return part
     part.encrypted_from = len(content_types)
     return part
+
+
+def split_messages(parts: Sequence[tuple[int, bytes]]) -> list[ClearMessage]:
+    """Handshake messages out of opened records, which a message may be spread over.
+
+    Args:
+        parts: (index of the record, its plaintext) in order. A message of which a part is
+            missing ends the list.
+    """
+    messages: list[ClearMessage] = []
+    pending = bytearray()
+    pending_record = 0
+    for record, plaintext in parts:
+        if not pending:
+            pending_record = record
+        pending += plaintext
+        at = 0
+        while len(pending) - at >= 4 and len(messages) < MAX_MESSAGES:
+            stop = at + 4 + int.from_bytes(pending[at + 1 : at + 4], "big")
+            if stop > len(pending):
+                break
+            messages.append(
+                ClearMessage(pending[at], bytes(pending[at + 4 : stop]), pending_record, record)
+            )
+            at = stop
+            pending_record = record
+        del pending[:at]
+    return messages
 
 
 def is_hello_retry(body: bytes) -> bool:

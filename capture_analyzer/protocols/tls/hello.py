@@ -268,3 +268,22 @@ def _host_name(body: bytes, start: int, stop: int) -> str | None:
             return printable(body[start : min(start + length, stop)]) or None
         start += length
     return None
+
+
+def parse_encrypted_extensions(body: bytes) -> tuple[str | None, bool]:
+    """(agreed application protocol, early data accepted) of an EncryptedExtensions message.
+
+    RFC 8446, section 4.3.1. What is malformed says nothing.
+    """
+    alpn: str | None = None
+    early = False
+    at, end = 2, min(len(body), 2 + int.from_bytes(body[:2], "big"))
+    while at + 4 <= end:
+        kind, length = _two_u16(body, at)
+        content = body[at + 4 : min(end, at + 4 + length)]
+        if kind == _ALPN and len(content) > 3 and 3 + content[2] <= len(content):
+            alpn = printable(content[3 : 3 + content[2]])
+        elif kind == _EARLY_DATA:
+            early = True
+        at += 4 + length
+    return alpn, early

@@ -11,6 +11,7 @@ import pytest
 from capture_analyzer.model.byte_stream import ByteStream
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.connections import Connection
+from capture_analyzer.model.secrets import Secrets
 from capture_analyzer.model.tls_records import ROLE_CODE
 from capture_analyzer.pipeline import dissect as package
 from capture_analyzer.pipeline.dissect import Dissected, dissect
@@ -65,7 +66,7 @@ def streams_of(pairs: list[tuple[ByteStream, ByteStream]]) -> Streams:
 def run(make_stream):
     """Dissects connections given as (client bytes, server bytes, options of both streams)."""
 
-    def dissect_all(*contents, keys_given=False):
+    def dissect_all(*contents, secrets=None):
         pairs, connections = [], []
         for number, (client, server, *rest) in enumerate(contents):
             options = rest[0] if rest else {}
@@ -81,13 +82,12 @@ def run(make_stream):
                 )
             )
             connections.append(connection(number))
-        return connections, dissect(
-            streams_of(pairs), connections, Redactor(), keys_given=keys_given
-        )
+        return connections, dissect(streams_of(pairs), connections, Redactor(), secrets=secrets)
 
     return dissect_all
 
 
+SETTINGS = bytes(3) + b"\x04" + bytes(5)  # an empty SETTINGS frame
 GET = b"GET /x?key=secret HTTP/1.1\r\nHost: api.example\r\nAuthorization: Bearer abc\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 HELLO = (
@@ -107,7 +107,7 @@ def test_protocols_are_told_by_content_not_port(run):
     connections, result = run(
         (GET, OK),
         (HELLO, b""),
-        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(9), bytes(9)),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SETTINGS, SETTINGS),
         (b"SSH-2.0-OpenSSH_9\r\n", b"SSH-2.0-x\r\n"),
         (b"", b""),
         (b"GET /\r\n", b"<html>"),
@@ -157,9 +157,11 @@ def test_middle_of_http(run):
 
 
 def test_why_not_decrypted(run):
-    connections, _ = run((HELLO, b""), (b"", record(100) * 4, MID), keys_given=True)
+    connections, _ = run((HELLO, b""), (b"", record(100) * 4, MID), secrets=Secrets())
     assert connections[0].tls.why_not == "the handshake was not completed"
-    assert connections[1].tls.why_not == "the handshake was not captured"
+    assert connections[1].tls.why_not == (
+        "the handshake was not captured, and no session of the key log fits"
+    )
 
 
 def test_problems_of_a_connection_are_counted(run):

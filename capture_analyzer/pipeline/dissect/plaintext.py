@@ -76,7 +76,12 @@ class Plain:
 
 
 def open_records(
-    cipher: ByteStream, records: list[Record], decryptor: Decryptor, first_protected: int
+    cipher: ByteStream,
+    records: list[Record],
+    decryptor: Decryptor,
+    first_protected: int,
+    *,
+    early_accepted: bool = True,
 ) -> Plain:
     """Open the records of one direction.
 
@@ -86,6 +91,8 @@ def open_records(
         decryptor: for this direction.
         first_protected: index of the first record that may be protected; those before it
             (hellos and, in TLS 1.2, all up to ChangeCipherSpec) are in clear text.
+        early_accepted: the server took the client's early data; else it skipped the records
+            (RFC 8446, section 4.2.10), and their content is no part of the stream.
     """
     inner_types = np.zeros(len(records), np.uint8)
     plaintext_bytes = np.full(len(records), -1, np.int32)
@@ -119,7 +126,7 @@ def open_records(
             missing_tail = 0
             if opened.early:
                 early.append(index)
-            if opened.plaintext:
+            if opened.plaintext and (early_accepted or not opened.early):
                 kept.append((index, len(opened.plaintext), opened.lead))
                 plain_starts.append(at)
                 plaintext.append(opened.plaintext)

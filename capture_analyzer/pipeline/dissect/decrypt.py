@@ -1,0 +1,267 @@
+"""TLS connections opened with the secrets of a key log."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+import numpy as np
+
+from capture_analyzer.model.byte_stream import ByteStream
+from capture_analyzer.model.column import NO_TIME
+from capture_analyzer.model.connections import Connection, TlsSummary
+from capture_analyzer.model.secrets import Secrets
+from capture_analyzer.model.tls_records import ROLE_CODE, HandshakeMessage, TlsRecords
+from capture_analyzer.pipeline.dissect.plaintext import Plain, Record, open_records
+from capture_analyzer.protocols.tls import handshake, names
+from capture_analyzer.protocols.tls.connection import Understood
+from capture_analyzer.protocols.tls.decryption import (
+    APPLICATION_DATA,
+    Decryptor,
+    can_decrypt,
+    find_session,
+    tls12_decryptors,
+    tls13_decryptors,
+)
+from capture_analyzer.protocols.tls.handshake import ClearMessage, split_messages
+from capture_analyzer.protocols.tls.hello import parse_encrypted_extensions
+from capture_analyzer.protocols.tls.records import HEADER_BYTES
+
+_TRIED_RECORDS: Final = 3
+"""Records tried to find the session of a connection whose hello was not captured."""
+_TLS13: Final = "TLS 1.3"
+_TLS12: Final = "TLS 1.2"
+
+_ROLE_OF_INNER: Final = {
+    handshake.CHANGE_CIPHER_SPEC: ROLE_CODE["change_cipher_spec"],
+    handshake.ALERT: ROLE_CODE["alert"],
+    handshake.HANDSHAKE: ROLE_CODE["handshake"],
+    handshake.APPLICATION_DATA: ROLE_CODE["application"],
+}
+
+
+@dataclasses.dataclass(slots=True)
+class Side:
+    """One direction of a TLS connection: its stream and which rows of `TlsRecords` it has."""
+
+    stream: ByteStream
+    first: int
+    total: int
+    protected_from: int
+
+    def records(self, table: TlsRecords) -> list[Record]:
+        """Its records as rows."""
+        part = slice(self.first, self.first + self.total)
+        return [
+            Record(*row)
+            for row in zip(
+                table.offset[part].tolist(),
+                table.length[part].tolist(),
+                table.content_type[part].tolist(),
+                table.complete_ns[part].tolist(),
+                table.complete[part].tolist(),
+                strict=True,
+            )
+        ]
+
+
+@dataclasses.dataclass(slots=True)
+class OpenedConnection:
+    """Plaintext of both directions, and the handshake messages that were protected."""
+
+    client: ByteStream
+    server: ByteStream
+    messages: list[HandshakeMessage]
+
+
+def open_connection(
+    connection: Connection,
+    understood: Understood,
+    client: Side,
+    server: Side,
+    table: TlsRecords,
+    secrets: Secrets,
+) -> OpenedConnection | None:
+    """Decrypt a connection; None if it can't be, and `TlsSummary.why_not` says why.
+
+    Writes the connection's `tls` and `alpn`, and the roles of its records.
+    """
+    tls = connection.tls
+    assert tls is not None
+    records = client.records(table), server.records(table)
+    openers = _decryptors(tls, understood, (client, server), records, secrets)
+    if isinstance(openers, str):
+        tls.why_not = openers
+        return None
+    plains: list[Plain | None] = [None, None]
+    messages: list[HandshakeMessage] = []
+    early_accepted = True
+    # The server first: it says whether it took early data.
+    for index, side, rows in ((1, server, records[1]), (0, client, records[0])):
+        opener = openers[index]
+        if opener is None:
+            continue
+        plain = plains[index] = open_records(
+            side.stream, rows, opener, side.protected_from, early_accepted=early_accepted
+        )
+        protected = split_messages([(part.record, part.plaintext) for part in plain.handshake])
+        for message in protected:
+            if message.type == handshake.ENCRYPTED_EXTENSIONS and index == 1:
+                connection.alpn, early_accepted = parse_encrypted_extensions(message.body)
+        _set_roles(side, plain, table)
+        messages[:0] = [_handshake(connection, side, message, table) for message in protected]
+    if not any(plain is not None and plain.opened for plain in plains):
+        tls.why_not = "the key log's secrets do not open its records"
+        return None
+    _summarise(tls, plains)
+    streams = [
+        _nothing(side.stream) if plain is None else plain.stream
+        for side, plain in zip((client, server), plains, strict=True)
+    ]
+    return OpenedConnection(streams[0], streams[1], messages)
+
+
+def _decryptors(
+    tls: TlsSummary,
+    understood: Understood,
+    sides: tuple[Side, Side],
+    records: tuple[list[Record], list[Record]],
+    secrets: Secrets,
+) -> tuple[Decryptor | None, Decryptor | None] | str:
+    """Decryptors of both directions, or why there are none."""
+    session = secrets.of(understood.client_random) if understood.client_random else {}
+    suite = understood.suite
+    if tls.version not in (None, _TLS13, _TLS12):
+        return f"{tls.version} can't be decrypted by this version"
+    if tls.version == _TLS12:
+        if suite is None or not can_decrypt(suite, tls13=False):
+            return f"cipher suite {tls.cipher_suite} can't be decrypted by this version"
+        if not session:
+            return "the key log has no secrets for this session"
+        if understood.client_random is None or understood.server_random is None:
+            return "the handshake was not captured"
+        return tls12_decryptors(session, suite, understood.client_random, understood.server_random)
+    if suite is not None and not can_decrypt(suite, tls13=True):
+        return f"cipher suite {tls.cipher_suite} can't be decrypted by this version"
+    if not session or suite is None:
+        if understood.client_random is not None and not session:
+            return "the key log has no secrets for this session"
+        known = [session] if session else None
+        for from_client, side, rows in zip((True, False), sides, records, strict=True):
+            found = find_session(
+                iter(known) if known else secrets.sessions(), from_client, _trial(side, rows)
+            )
+            if found is not None:
+                session, suite = found
+                break
+        else:
+            return "the handshake was not captured, and no session of the key log fits"
+    assert suite is not None
+    decryptors = tls13_decryptors(session, suite, early=bool(tls.early_data))
+    if decryptors == (None, None):
+        return "the key log has no traffic secrets for this session"
+    return decryptors
+
+
+def _trial(side: Side, records: list[Record]) -> list[tuple[int, bytes, bytes]]:
+    """The first protected records of a direction, to try secrets on."""
+    found: list[tuple[int, bytes, bytes]] = []
+    for record in records[side.protected_from :]:
+        if record.content_type == APPLICATION_DATA and record.complete:
+            raw = side.stream.read(record.offset, record.offset + HEADER_BYTES + record.length)
+            found.append((record.content_type, raw[1:3], raw[HEADER_BYTES:]))
+            if len(found) == _TRIED_RECORDS:
+                break
+    return found
+
+
+def _handshake(
+    connection: Connection, side: Side, message: ClearMessage, table: TlsRecords
+) -> HandshakeMessage:
+    """The row of a protected handshake message; takes from it what the summary needs."""
+    tls = connection.tls
+    assert tls is not None
+    from_client = side.stream.from_client
+    first, last = side.first + message.first_record, side.first + message.last_record
+    if message.type == handshake.FINISHED and from_client and tls.version != _TLS12:
+        _end(tls, int(table.seen_ns[last]))
+    elif message.type == handshake.NEW_SESSION_TICKET:
+        table.role[last] = ROLE_CODE["ticket"]
+    return _row(connection.connection_no, from_client, message, table, first, last)
+
+
+def _row(
+    connection_no: int,
+    from_client: bool,
+    message: ClearMessage,
+    table: TlsRecords,
+    first: int,
+    last: int,
+) -> HandshakeMessage:
+    complete_ns = int(table.complete_ns[last])
+    return HandshakeMessage(
+        connection_no,
+        from_client,
+        names.handshake_name(message.type),
+        len(message.body),
+        int(table.first_packet_no[first]),
+        int(table.last_packet_no[last]),
+        int(table.seen_ns[first]),
+        int(table.seen_ns[last]) if complete_ns == NO_TIME else complete_ns,
+    )
+
+
+def _end(tls: TlsSummary, end_ns: int) -> None:
+    """The client's Finished: now certain."""
+    tls.end_ns = end_ns
+    tls.end_certain = True
+    if tls.start_ns is not None:
+        tls.duration_ns = end_ns - tls.start_ns
+
+
+def _set_roles(side: Side, plain: Plain, table: TlsRecords) -> None:
+    """What each record carries, read off. Records that did not open keep their inference."""
+    part = slice(side.first, side.first + side.total)
+    opened = plain.inner_types > 0
+    role = table.role[part].copy()
+    for inner, code in _ROLE_OF_INNER.items():
+        role[plain.inner_types == inner] = code
+    role[plain.early_records] = ROLE_CODE["early_data"]
+    table.role[part] = role
+    inferred = table.role_inferred[part].copy()
+    inferred[opened] = False
+    table.role_inferred[part] = inferred
+    table.plaintext_bytes[part] = plain.plaintext_bytes
+
+
+def _summarise(tls: TlsSummary, plains: list[Plain | None]) -> None:
+    whole = all(plain is not None and not plain.failed for plain in plains)
+    tls.decrypted = "yes" if whole else "partial"
+    tls.why_not = None
+    if not whole:
+        missing = [
+            side for side, plain in zip(("client", "server"), plains, strict=True) if not plain
+        ]
+        tls.why_not = (
+            f"the key log lacks the {missing[0]}'s secrets"
+            if missing
+            else "some records do not open: bytes or secrets are missing"
+        )
+
+
+def _nothing(stream: ByteStream) -> ByteStream:
+    """The direction without any of its bytes."""
+    none = np.empty(0, np.int64)
+    return dataclasses.replace(
+        stream,
+        starts=none,
+        lengths=none,
+        packet_nos=np.empty(0, np.int32),
+        seen_ns=none,
+        in_order_ns=none,
+        usable_ns=none,
+        buffer_nos=np.empty(0, np.uint16),
+        buffer_offsets=none,
+        buffers=(),
+        end=0,
+    )
