@@ -30,6 +30,9 @@ _LEAST_TAIL_PAUSE_NS: Final = 10_000_000
 """A tail loss probe waits two round trips (RFC 8985, section 7.2), and timers run in steps
 of milliseconds; shorter pauses prove nothing."""
 
+_LINUX_TTL: Final = 64  # initial TTL of Linux and the BSDs; it only falls on the way
+_LEAST_STEPS: Final = 3  # by one, before a stream's count is believed to be its own
+
 _COMMON_SEGMENT: Final = 1460  # bytes; more in one captured packet were several on the wire
 
 
@@ -86,7 +89,7 @@ def find_resends(
     gap = np.where(fresh, coverage.below_gap[keep], -1)
     steps = _identification_steps(packets, segments)
     counted = _counts_up(segments, steps)
-    tails = _find_tails(packets, segments, steps, counted, sender_rtt)
+    tails = _find_tails(packets, segments, steps, sender_rtt)
     element = np.concatenate((below, tails))
     order = np.argsort(element, kind="stable")
     element = element[order]
@@ -173,7 +176,6 @@ def _find_tails(
     packets: Packets,
     segments: Segments,
     steps: NDArray[np.uint16],
-    counted: Bools,
     sender_rtt: Ints,
 ) -> NDArray[np.intp]:
     """Segments that bring the next bytes, but not for the first time.
@@ -181,18 +183,21 @@ def _find_tails(
     One or two packets of the sender are missing right before, by its count; the last that
     came had acknowledged all that was sent to it, so that no acknowledgement can be among
     the missing; and the sender paused for at least two round trips.
+
+    The count must be the connection's own, as on Linux: one a packet. Systems that share a
+    counter between connections miss numbers whenever they pause; what tells them is their
+    initial TTL of 128 or 255, and that it happens at most pauses.
     """
     missing: NDArray[np.intp] = np.flatnonzero((steps == 2) | (steps == 3))
     stream = segments.stream[missing]
     use = (segments.begin[missing] == segments.before[missing]) & segments.carries[missing]
-    use &= (segments.length[missing] > 0) & counted[stream] & (segments.counts[stream] >= 4)
-    use &= sender_rtt[stream] != NO_TIME
+    use &= (segments.length[missing] > 0) & (sender_rtt[stream] != NO_TIME)
+    use &= packets.ttl[segments.index[missing]] <= _LINUX_TTL
     missing = missing[use]
     if not len(missing):
         return missing
     stream, last = segments.stream[missing], missing - 1
-    pause = segments.time[missing] - segments.time[last]
-    use = pause >= np.maximum(sender_rtt[stream] * 19 // 10, _LEAST_TAIL_PAUSE_NS)
+    use = segments.time[missing] - segments.time[last] >= _least_pause(sender_rtt, stream)
     # Several segments in one packet (offload) take several identifications.
     use &= segments.length[last] <= _COMMON_SEGMENT
     use &= (segments.flags[last] & (SYN | FIN | RST)) == 0
@@ -200,5 +205,26 @@ def _find_tails(
     peer = segments.peer[missing]
     told = segments.top[np.maximum(peer, 0)] - (stream ^ 1) * SPAN
     use &= (peer < 0) | (segments.acked[last] >= told)
-    tails: NDArray[np.intp] = missing[use]
+    missing = missing[use]
+    if not len(missing):
+        return missing
+
+    streams = len(segments.counts)
+    ones = np.flatnonzero(steps == 1)
+    by_one = np.bincount(segments.stream[ones], minlength=streams)
+    others = segments.counts - 1 - by_one
+    own = (by_one >= _LEAST_STEPS) & (others <= 2 + segments.counts // 10)
+    of_one = segments.stream[ones]
+    paused = segments.time[ones] - segments.time[ones - 1] >= _least_pause(sender_rtt, of_one)
+    paused &= sender_rtt[of_one] != NO_TIME
+    clean = np.bincount(of_one[paused], minlength=streams)
+    doubtful = np.bincount(segments.stream[missing], minlength=streams)
+    own &= doubtful <= clean + 1
+    tails: NDArray[np.intp] = missing[own[segments.stream[missing]]]
     return tails
+
+
+def _least_pause(sender_rtt: Ints, stream: Ints) -> Ints:
+    """Two round trips, less a little for the time stamps' own error."""
+    pause: Ints = np.maximum(sender_rtt[stream] * 19 // 10, _LEAST_TAIL_PAUSE_NS)
+    return pause

@@ -247,6 +247,28 @@ def test_what_is_missing_may_be_an_acknowledgement(receiver):
     assert tail(receiver, owed=True) == []
 
 
+def test_a_count_by_two_misses_nothing(receiver):
+    for n in range(6):
+        receiver.data(100 + n * 300, n, ip_id=10 + 2 * n)
+        receiver.ack(100.1 + n * 300, n + 1)
+    assert receiver.result() == []
+
+
+def test_a_system_that_shares_one_count_between_connections(receiver):
+    receiver.ttl["server"] = 120
+    assert tail(receiver) == []
+
+
+def test_numbers_missing_at_most_pauses_mean_a_shared_count(receiver):
+    number = 10
+    for n in range(12):
+        late = n // 4  # three bursts
+        number += 2 if n and n % 4 == 0 else 1
+        receiver.data(100 + n + late * 300, n, ip_id=number)
+        receiver.ack(100.1 + n + late * 300, n + 1)
+    assert receiver.result() == []
+
+
 def test_a_lost_tail_is_a_hole(receiver):
     tail(receiver)
     holes = receiver.wire.analyse().facts.holes
