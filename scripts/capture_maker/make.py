@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import tempfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +85,7 @@ def write(form: Form, frames: list[files.Frame], key_log: bytes) -> bytes:
         )
     else:
         data = _pcapng(form, frames, link_type, key_log)
-    return gzip.compress(data, mtime=0) if form.gzip else data
+    return zlib.compress(data, 9, wbits=31) if form.gzip else data
 
 
 def _pcapng(form: Form, frames: list[files.Frame], link_type: int, key_log: bytes) -> bytes:

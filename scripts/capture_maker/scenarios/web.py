@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
+import zlib
 
 from capture_maker.http import Reply, Write, chunk, reply, request, response
 from capture_maker.scenarios.basic import HOST, get
@@ -34,7 +34,7 @@ def _keep_alive_route(method: str, target: str) -> Reply:
             ],
         )
     if target == "/gzip":
-        packed = gzip.compress(STORY, mtime=0)
+        packed = zlib.compress(STORY, 9, wbits=31)
         return reply("200 OK", packed, "Content-Encoding: gzip", think_ns=think)
     if target == "/upload":
         continued = b"HTTP/1.1 100 Continue\r\n\r\n"
