@@ -1,7 +1,7 @@
 """The same packet captured twice.
 
-A copy has every header field of the packet before it, the IP identification too; a
-retransmission has a new one (or a new timestamp). Where many packets of a connection are
+A copy has every header field of the first one, the IP identification too; a retransmission
+has a new one (RFC 6864), or a new timestamp, or comes later. Where many packets of a connection are
 doubled it is the capture that did it (all interfaces at once, a mirror port, a VLAN and
 its parent); a single copy was made by the network.
 """
@@ -16,9 +16,12 @@ from numpy.typing import NDArray
 from capture_analyzer.model.packets import Packets
 
 COPY_NS: Final = 1_000_000
-"""Copies made by a capture follow each other within this."""
+"""Equal segments without an identification that tells are copies if within this."""
 
-_REACH: Final = 3  # packets of the same direction that may lie between two copies, plus 1
+IDENTIFIED_COPY_NS: Final = 100_000_000
+"""Likewise with one: before it comes round again (65,536 packets later)."""
+
+_REACH: Final = 8  # packets of the same direction that may lie between two copies, plus 1
 
 _MANY: Final = 0.2  # of a connection's packets doubled: it was the capture
 
@@ -45,26 +48,29 @@ def find_copies(
     copies = np.zeros(len(index), np.bool_)
     for lag in range(1, min(_REACH, len(index) - 1) + 1):
         later = np.flatnonzero(numbers[lag:] == numbers[:-lag]) + lag
+        # Most of these are duplicate ACKs, which differ in their identification.
+        later = later[packets.ip_id[index[later]] == packets.ip_id[index[later - lag]]]
         later = later[stream[later] == stream[later - lag]]
-        later = later[time[later] - time[later - lag] <= COPY_NS]
+        later = later[time[later] - time[later - lag] <= IDENTIFIED_COPY_NS]
         if len(later):
-            copies[later[_equal(packets, index[later], index[later - lag])]] = True
+            apart = time[later] - time[later - lag]
+            equal = _equal(packets, index, stream, later, later - lag, apart)
+            copies[later[equal]] = True
     return np.flatnonzero(copies)
 
 
-def _equal(packets: Packets, these: NDArray[np.intp], those: NDArray[np.intp]) -> NDArray[np.bool_]:
+def _equal(
+    packets: Packets,
+    index: NDArray[np.intp],
+    stream: NDArray[np.int64],
+    later: NDArray[np.intp],
+    earlier: NDArray[np.intp],
+    apart: NDArray[np.int64],
+) -> NDArray[np.bool_]:
     """Whether what else the headers say is equal too, and enough to tell copies apart."""
+    these, those = index[later], index[earlier]
     equal = np.ones(len(these), np.bool_)
-    columns = (
-        "ip_id",
-        "flags",
-        "window",
-        "payload_bytes",
-        "tsval",
-        "tsecr",
-        "options",
-        "sack_count",
-    )
+    columns = ("flags", "window", "payload_bytes", "tsval", "tsecr", "sack_count")
     for name in columns:
         column = getattr(packets, name)
         equal &= column[these] == column[those]
@@ -74,8 +80,13 @@ def _equal(packets: Packets, these: NDArray[np.intp], those: NDArray[np.intp]) -
         blocks = packets.sack_left[a] == packets.sack_left[b]
         blocks &= packets.sack_right[a] == packets.sack_right[b]
         equal[some] = blocks
-    # Without identification (IPv6, or DF set) two duplicate ACKs may be equal by right.
-    equal &= (packets.ip_id[these] != 0) | (packets.payload_bytes[these] > 0)
+    # An identification tells if it isn't the same in all packets (0 in IPv6, or with DF).
+    # Without, two duplicate ACKs may be equal by right.
+    ids = packets.ip_id[index]
+    first = np.searchsorted(stream, stream[later], "left")
+    last = np.searchsorted(stream, stream[later], "right") - 1
+    tells = (ids[later] != 0) & ((ids[first] != ids[later]) | (ids[last] != ids[later]))
+    equal &= tells | ((packets.payload_bytes[these] > 0) & (apart <= COPY_NS))
     return equal
 
 

@@ -38,13 +38,15 @@ _LEAST_TIMER_NS: Final = 190_000_000
 """Linux adds at least 200 ms to the round trip in its timer; others more (RFC 6298 says
 1 s). A little less, since packets are captured before or after their timers."""
 
+_SHORTEST_TIMER_NS: Final = 5_000_000  # some data centres set theirs this low
+
 _TIMESTAMP_HERTZ: Final = (10, 100, 250, 1000, 1_000_000)  # clocks of known systems
 _LEAST_CLOCK_SPAN_NS: Final = 500_000_000  # shorter streams don't show the clock's unit
 
 _DUPLICATE_ACKS: Final = 3  # RFC 5681, section 3.2
 
 _FAST, _TLP, _RTO = MECHANISM["fast"], MECHANISM["tlp"], MECHANISM["rto"]
-_AFTER_RTO = MECHANISM["after_rto"]
+_AFTER_RTO, _UNKNOWN = MECHANISM["after_rto"], MECHANISM["unknown"]
 
 
 @dataclasses.dataclass(slots=True)
@@ -151,6 +153,9 @@ def name_mechanisms(
             continue
         if report and not late:
             result.append(_FAST)
+            continue
+        if max(wait, by_clock) < max(trip, _SHORTEST_TIMER_NS):
+            result.append(_UNKNOWN)  # neither a report nor the time for a timer
             continue
         first = acked > state.timer_acked or before > state.timer_before
         state.timer_acked, state.timer_before = acked, before

@@ -162,6 +162,22 @@ def test_the_network_made_one_copy(up):
     assert after(up) == ["original"] * 6 + ["network_duplicate"]
 
 
+def test_a_copy_that_was_held_up_is_known_by_its_identification(up):
+    for i in range(4):
+        up.server(200 + i, "A", 6001 + 10 * i, 1001, b"a" * 10, ttl=57, ip_id=2 + i)
+    up.server(230, "A", 6011, 1001, b"a" * 10, ttl=57, ip_id=3)
+    assert after(up) == ["original"] * 4 + ["network_duplicate"]
+
+
+def test_an_identification_that_never_changes_knows_none(new_wire):
+    wire = new_wire()
+    wire.handshake(0, ip_id=7)
+    for i in range(4):
+        wire.server(200 + i, "A", 5001 + 10 * i, 1001, b"a" * 10, ttl=57, ip_id=7)
+    wire.server(230, "A", 5011, 1001, b"a" * 10, ttl=57, ip_id=7)
+    assert labels(wire)[3:] == ["original"] * 4 + ["retransmission"]
+
+
 def test_the_capture_doubled_everything(new_wire):
     wire = new_wire()
     wire.handshake(0)

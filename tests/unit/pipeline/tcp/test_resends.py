@@ -122,6 +122,13 @@ def test_the_second_timer_is_the_retransmission_timer(sender):
     assert [m for _, m, _ in sender.result()] == ["tlp", "rto"]
 
 
+def test_sooner_than_any_timer_and_without_a_report_is_unknown(sender):
+    sender.data(100, 0)
+    sender.data(103, 0)
+    sender.ack(123, 1)
+    assert [m for _, m, _ in sender.result()] == ["unknown"]
+
+
 def test_without_sack_there_is_no_probe(new_wire):
     transfer = Transfer(new_wire(), at_client=False, sack=False)
     transfer.data(100, 0)
