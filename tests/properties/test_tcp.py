@@ -111,6 +111,7 @@ def test_nothing_escapes_and_invariants_hold(rows):
     filled = holes.filled_ns != NO_TIME
     assert (holes.length > 0).all()
     assert (holes.offset >= 0).all()
+    assert (holes.filled_ns[filled] >= holes.opened_ns[filled]).all()
     assert (holes.offset < 2**43).all()
     assert (holes.kind < len(HOLE_KINDS)).all()
     assert ((holes.confidence > 0) & (holes.confidence <= 1)).all()

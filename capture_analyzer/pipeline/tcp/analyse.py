@@ -16,7 +16,11 @@ from capture_analyzer.model.packets import FIN, RST, Packets
 from capture_analyzer.pipeline.flows import Flows, Pieces
 from capture_analyzer.pipeline.tcp.coverage import Coverage, cover
 from capture_analyzer.pipeline.tcp.facts import TcpFacts
-from capture_analyzer.pipeline.tcp.handshake import Handshakes, find_handshakes
+from capture_analyzer.pipeline.tcp.handshake import (
+    Handshakes,
+    find_handshakes,
+    settle_ambiguous,
+)
 from capture_analyzer.pipeline.tcp.holes import find_holes
 from capture_analyzer.pipeline.tcp.labels import CODE, find_probes, label_bare, label_control
 from capture_analyzer.pipeline.tcp.mechanisms import MECHANISM, name_mechanisms
@@ -53,11 +57,13 @@ def analyse(packets: Packets, flows: Flows) -> TcpFacts:
     again = [index for indices in handshakes.repeats.values() for index in indices]
     packets.mechanism[again] = MECHANISM["syn"]
     flows.pieces = _join_pieces(batches, packets, flows, flags, from_client)
+    round_trips = _round_trips(batches, packets, handshakes)
+    settle_ambiguous(handshakes, round_trips.server.smallest(count))
     rows = make_rows(packets, flows, flags, from_client, low, certain, handshakes, sums)
     return TcpFacts(
         connections=rows,
         holes=concatenate(Holes, [batch.holes for batch in batches]),
-        round_trips=_round_trips(batches, packets, handshakes),
+        round_trips=round_trips,
         anomalies=[anomaly for batch in batches for anomaly in batch.anomalies],
     )
 
@@ -187,27 +193,37 @@ class BatchPieces:
 def _pieces(
     segments: Segments, coverage: Coverage, resends: Resends, at_receiver: Bools
 ) -> BatchPieces:
-    element = coverage.piece_element
-    stream = segments.stream[element]
-    arrival = segments.time[element]
+    element, begin, stop = coverage.piece_element, coverage.piece_begin, coverage.piece_end
     again = resends.resent & (resends.original >= 0)
     again &= (resends.spurious != VERDICT["true"]) & ~at_receiver[segments.stream[resends.element]]
     rows = resends.element[again]
-    if len(rows):
+    if len(rows) and len(element):
         floor = segments.stream[rows] * SPAN
-        low = np.searchsorted(
-            coverage.piece_end, np.maximum(segments.begin[rows], 0) + floor, "right"
-        )
-        high = np.searchsorted(coverage.piece_begin, segments.end[rows] + floor, "left")
+        low = np.maximum(segments.begin[rows], 0) + floor
+        # Of a large segment (offload) only a part was lost: what lies before it did arrive.
+        splits = np.unique(low)
+        at = np.searchsorted(begin, splits, "right") - 1
+        inside = (at >= 0) & (splits > begin[at]) & (splits < stop[at])
+        splits, at = splits[inside], at[inside]
+        element = np.insert(element, at + 1, element[at])
+        stop = np.insert(stop, at + 1, stop[at])
+        begin = np.insert(begin, at + 1, splits)
+        stop[:-1] = np.minimum(stop[:-1], begin[1:])
+        arrival = segments.time[element]
+        first = np.searchsorted(stop, low, "right")
+        last = np.searchsorted(begin, segments.end[rows] + floor, "left")
         # A segment repeats a few pieces at most, save where someone plays tricks.
-        high = np.minimum(high, low + 64)
-        for step in range(int((high - low).max(initial=0))):
-            hit = low + step < high
-            np.maximum.at(arrival, low[hit] + step, segments.time[rows[hit]])
+        last = np.minimum(last, first + 64)
+        for step in range(int((last - first).max(initial=0))):
+            hit = first + step < last
+            np.maximum.at(arrival, first[hit] + step, segments.time[rows[hit]])
+    else:
+        arrival = segments.time[element]
+    stream = segments.stream[element]
 
     some = np.flatnonzero(segments.counts)
     end = np.zeros(len(segments.counts), np.int64)
-    np.maximum.at(end, stream, coverage.piece_end - stream * SPAN)
+    np.maximum.at(end, stream, stop - stream * SPAN)
     fin = np.flatnonzero(segments.carries & ((segments.flags & FIN) != 0))
     np.maximum.at(end, segments.stream[fin], segments.end[fin])
     last = segments.starts[some] + segments.counts[some] - 1
@@ -217,10 +233,10 @@ def _pieces(
     end = np.where(acked > end + 1, acked, end)
     return BatchPieces(
         packet=segments.index[element],
-        skip=coverage.piece_begin - stream * SPAN - segments.begin[element],
+        skip=begin - stream * SPAN - segments.begin[element],
         stream=stream,
-        begin=coverage.piece_begin - stream * SPAN,
-        length=coverage.piece_end - coverage.piece_begin,
+        begin=begin - stream * SPAN,
+        length=stop - begin,
         arrival=arrival,
         end=end,
         mid=segments.mid,

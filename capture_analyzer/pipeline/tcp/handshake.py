@@ -33,6 +33,7 @@ class Handshakes:
     repeats: dict[int, list[int]]  # connection → indices of SYNs and SYN-ACKs sent again
     client_options: NDArray[np.int64]  # packet with the client's SYN options
     server_options: NDArray[np.int64]
+    ambiguous: dict[int, int]  # connection → round trip if its last SYN was the one answered
     sack: NDArray[np.bool_]  # both SYNs allow SACK (RFC 2018, section 2), or weren't captured
 
 
@@ -91,6 +92,7 @@ def find_handshakes(
         client_side_rtt=np.full(count, NO_TIME),
         server_side_rtt=np.full(count, NO_TIME),
         repeats={},
+        ambiguous={},
         client_options=client_options,
         server_options=server_options,
         sack=sack,
@@ -147,6 +149,8 @@ def _repeated(
         if before:
             result.syn_last[number] = before[-1]
         result.server_side_rtt[number] = _answered(packets, before, syn_acks[0])
+        if before and result.server_side_rtt[number] == NO_TIME:
+            result.ambiguous[number] = int(time[syn_acks[0]]) - int(time[before[-1]])
     elif syns:
         result.syn_last[number] = syns[-1]
     if established < 0 or not syn_acks:
@@ -203,3 +207,17 @@ def _without_copies(packets: Packets, indices: list[int]) -> list[int]:
                 continue
         kept.append(index)
     return kept
+
+
+def settle_ambiguous(handshakes: Handshakes, smallest: NDArray[np.int64]) -> None:
+    """Believe that the last of several SYNs was answered if data took about as long.
+
+    Args:
+        handshakes: the handshakes.
+        smallest: each connection's smallest round trip to the server on data; NO_TIME
+            unknown.
+    """
+    for number, rtt in handshakes.ambiguous.items():
+        known = int(smallest[number])
+        if known != NO_TIME and known * 8 <= rtt * 10 <= known * 15:
+            handshakes.server_side_rtt[number] = rtt

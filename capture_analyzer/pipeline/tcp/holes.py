@@ -53,6 +53,8 @@ def find_holes(
     )
     columns = [np.concatenate(parts) for parts in zip(*kinds, strict=True)]
     key, length, kind, opened, filled, opener, filler, confidence = columns
+    # Captures of several queues may run backwards a little; no hole closes before it opens.
+    filled = np.where(filled == NO_TIME, NO_TIME, np.maximum(filled, opened))
     stream = key // SPAN
     order = np.lexsort((key, opened, stream // 2))
     packet = np.append(segments.index + 1, 0)  # element -1 → packet 0: none

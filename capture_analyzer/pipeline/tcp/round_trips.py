@@ -50,6 +50,12 @@ class Minima:
         result[known] = self.rtt_ns[low[known] - 1]
         return result
 
+    def smallest(self, count: int) -> Ints:
+        """Each of `count` connections' smallest sample; NO_TIME = none."""
+        result = np.full(count, NO_TIME)
+        result[self.connection_no] = self.rtt_ns  # minima descend: the last one stays
+        return result
+
 
 @dataclasses.dataclass(slots=True)
 class RoundTrips:

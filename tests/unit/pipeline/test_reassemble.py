@@ -234,6 +234,22 @@ def test_the_senders_capture_takes_the_copy_that_was_needed(new_wire):
     assert stream.in_order_ns.tolist() == [122 * MS, 122 * MS]
 
 
+def test_of_a_large_segment_only_the_lost_part_came_later(new_wire):
+    wire = new_wire()
+    wire.client(0, "S", 1000, ttl=57)
+    wire.server(0.05, "SA", 5000, 1001)
+    wire.client(20, "A", 1001, 5001, ttl=57)
+    wire.server(100, "A", 5001, 1001, b"abcdefghij")  # several segments on the wire
+    wire.client(121, "A", 1001, 5005, ttl=57, sack=[(5007, 5011)])
+    wire.server(122, "A", 5005, 1001, b"ef")
+    wire.client(142, "A", 1001, 5011, ttl=57)
+    stream = wire.analyse().streams.stream(0, False)
+    assert stream.read(0, 99) == b"abcdefghij"
+    assert stream.starts.tolist() == [0, 4]
+    assert stream.packet_nos.tolist() == [4, 4]
+    assert stream.in_order_ns.tolist() == [100 * MS, 122 * MS]
+
+
 def test_needs_analysed_flows(new_wire):
     wire = new_wire()
     wire.handshake(0)

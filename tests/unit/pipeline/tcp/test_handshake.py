@@ -96,6 +96,18 @@ def test_without_timestamps_the_answered_syn_is_not_known(new_wire):
     assert c.client_side_rtt_ns == 100_000
 
 
+def test_unless_data_took_as_long_as_the_last_syn(new_wire):
+    for later, known in ((29, 30 * MS), (600, None)):
+        wire = new_wire()
+        wire.client(0, "S", 1000)
+        wire.client(1000, "S", 1000)
+        wire.server(1030, "SA", 5000, 1001)
+        wire.client(1030.1, "A", 1001, 5001)
+        wire.client(1031, "A", 1001, 5001, b"GET")
+        wire.server(1031 + later, "A", 5001, 1004)
+        assert row(wire).server_side_rtt_ns == known
+
+
 def test_a_repeated_syn_is_labelled(new_wire):
     wire = new_wire()
     wire.client(0, "S", 1000)
