@@ -34,7 +34,7 @@ _REDACTABLE: Final = ("hosts", "ips", "paths")
     "keylogs",
     metavar="FILE",
     multiple=True,
-    help="TLS key log (SSLKEYLOGFILE). Accepted; not used for decryption yet.",
+    help="TLS key log (SSLKEYLOGFILE) to decrypt with; may be given several times.",
 )
 @click.option(
     "--select", metavar="ID", multiple=True, help='Run only these detectors ("tcp/*" works).'

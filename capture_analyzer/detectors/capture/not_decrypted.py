@@ -15,9 +15,8 @@ What to do:
     Have the client write its session keys while the capture runs. Most TLS libraries do so
     when the environment variable SSLKEYLOGFILE names a file; browsers, curl, Python 3.8+ and
     Go (by its KeyLogWriter) among them. Start the client after the capture, so that the
-    handshakes are in it, and keep the file with the capture: this version accepts it with
-    --keylog but does not decrypt yet. The keys decrypt this traffic for whoever holds them:
-    treat the file as a secret.
+    handshakes are in it, and give the file with --keylog. The keys decrypt this traffic for
+    whoever holds them: treat the file as a secret.
 
 When it is wrong:
     What has the shape of TLS records but is another protocol is reported as TLS.
@@ -109,8 +108,7 @@ def _finding(
         advice=(
             f"These are connections to {listed(names)}. Loss and timing are certain; methods, "
             "paths and status codes are not known. Set SSLKEYLOGFILE=keys.log in the client's "
-            "environment, start it after the capture, and keep the file with the capture (this "
-            "version does not decrypt with it yet)."
+            "environment, start it after the capture, and analyse with --keylog keys.log."
         ),
         connection_no=numbers[0] if count == 1 else None,
         connection_nos=numbers,
