@@ -11,7 +11,7 @@ from capture_analyzer.model.packets import ACK, SYN, TCP, UDP
 from capture_analyzer.pipeline import scan as module
 from capture_analyzer.pipeline.scan import scan
 
-ETHERNET, RAW, NFLOG = 1, 101, 239
+ETHERNET, RAW, USB = 1, 101, 189
 MACS = bytes(12)
 
 
@@ -190,12 +190,12 @@ def test_batches_join(monkeypatch):
 
 def test_every_link_type_in_one_capture():
     frames = [ether(ip4(tcp(b"a"))), ip4(tcp(b"b")), b"\x02\x00\x00\x00" + ip4(tcp(b"c")), b"?"]
-    made = capture(frames, link_types=[ETHERNET, RAW, 0, NFLOG])
+    made = capture(frames, link_types=[ETHERNET, RAW, 0, USB])
     packets, anomalies = scan(made)
     assert payloads(made, packets)[:3] == [b"a", b"b", b"c"]
     assert packets.protocol.tolist() == [TCP, TCP, TCP, 0]
     assert [(a.code, a.detail, a.count) for a in anomalies] == [
-        ("link-type-unsupported", "link type 239 (NFLOG)", 1)
+        ("link-type-unsupported", "link type 189 (USB)", 1)
     ]
 
 
