@@ -58,6 +58,11 @@ _REDACTABLE: Final = ("hosts", "ips", "paths")
     help="none, default, or a list of hosts,ips,paths to replace by numbers as well.",
 )
 @click.option(
+    "--no-charts",
+    is_flag=True,
+    help="Leave the script that draws charts (2 MB) out of the report.",
+)
+@click.option(
     "--jobs",
     metavar="N",
     type=click.IntRange(min=1),
@@ -76,6 +81,7 @@ def analyze(
     settings: tuple[str, ...],
     fail_on: str | None,
     redact: str,
+    no_charts: bool,
     jobs: int,
     quiet: bool,
 ) -> int:
@@ -106,7 +112,7 @@ def analyze(
         )
         progress("writing", 0, 1)
         try:
-            _write(analysis, report, json_file, packets)
+            _write(analysis, report, json_file, packets, charts=not no_charts)
         except BrokenPipeError:  # the exit code still says what was found
             output.drop()
     _warn(analysis)
@@ -168,7 +174,12 @@ def _check_outputs(outputs: dict[str, str], inputs: list[str]) -> None:
 
 
 def _write(
-    analysis: Analysis, report: str | None, json_file: str | None, packets: str | None
+    analysis: Analysis,
+    report: str | None,
+    json_file: str | None,
+    packets: str | None,
+    *,
+    charts: bool,
 ) -> None:
     if json_file:
         from capture_analyzer.exporters import json as json_exporter
@@ -182,7 +193,7 @@ def _write(
         from capture_analyzer.exporters.destination import write_bytes
         from capture_analyzer.report import html
 
-        write_bytes(report, html.render(analysis))
+        write_bytes(report, html.render(analysis, charts=charts))
 
 
 def _warn(analysis: Analysis) -> None:

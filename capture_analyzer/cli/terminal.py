@@ -215,7 +215,7 @@ def _findings(analysis: Analysis, columns: int, report: str | None) -> _List:
 
 def _cost(finding: Finding) -> str:
     if finding.counted_in is not None:
-        return f"in {finding.counted_in}"
+        return f"in {finding.counted_in + 1}"  # people count findings from 1
     if finding.cost_ns:
         return wording.duration(finding.cost_ns)
     if finding.estimated_saving_ns:
@@ -299,7 +299,7 @@ def _closing(told: Verdict, columns: int, report: str | None) -> list[Line]:
     if told.no_keys:
         lines += _text("Not readable without keys: methods, paths, status codes.", columns, 2)
     if report is not None:
-        lines += _text(f"Report: {report}", columns, 3)
+        lines.append(_line(f"Report: {report}"))  # whole, to be copied
     elif told.state == "incident":
         lines += _text(
             "Waterfall, packets and proof of each finding: add -o report.html", columns, 2

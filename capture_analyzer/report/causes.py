@@ -94,6 +94,35 @@ SPENT: Final[dict[str, str]] = {
 }
 """Where time went, behind "so much of it" or "went"."""
 
+PAUSES: Final[dict[str, str]] = {
+    "capture_gap": "missing from the capture",
+    "syn_retry": "SYN sent again",
+    "hello_retry": "TLS hello sent again",
+    "ocsp_fetch": "OCSP fetch",
+    "dns": "name lookup",
+    "tcp_handshake": "TCP handshake",
+    "tls_handshake": "TLS handshake",
+    "quic_handshake": "QUIC handshake",
+    "loss_recovery": "loss repaired",
+    "reordering": "data out of order",
+    "head_of_line": "behind another stream’s loss",
+    "record_wait": "TLS record incomplete",
+    "receiver_window": "receiver’s window closed",
+    "http2_window": "HTTP/2 window used up",
+    "quic_window": "QUIC window used up",
+    "congestion_window": "congestion window",
+    "nagle_delayed_ack": "waited for an ACK",
+    "proxy_buffering": "held by a proxy",
+    "request_send": "request still being sent",
+    "transfer": "data arriving",
+    "network_rtt": "round trip",
+    "server_think": "server silent",
+    "generation": "server paused",
+    "client_idle": "client idle",
+    "unknown": "cause not known",
+}
+"""What happened in a pause of a stream, behind its length: "675 ms server paused"."""
+
 GROUPS: Final[dict[str, str]] = {
     "dns": "setup",
     "tcp_handshake": "setup",

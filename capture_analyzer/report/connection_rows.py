@@ -66,7 +66,7 @@ def _tls(tls: TlsSummary | None, strings: StringTable) -> list[Any] | None:
 
 
 def handshakes(tables: Tables, unit: int, strings: StringTable) -> list[list[int]]:
-    """The TLS handshake messages that could be read."""
+    """The TLS handshake messages that could be read, by connection, then time."""
     return [
         [
             row.connection_no,
@@ -77,7 +77,10 @@ def handshakes(tables: Tables, unit: int, strings: StringTable) -> list[list[int
             row.last_packet_no,
             row.seen_ns // unit,
         ]
-        for row in tables.handshake_messages
+        for row in sorted(
+            tables.handshake_messages,
+            key=lambda row: (row.connection_no, row.seen_ns, row.first_packet_no),
+        )
     ]
 
 

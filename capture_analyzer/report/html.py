@@ -1,9 +1,10 @@
 """An analysis as one self-contained HTML file.
 
-The file holds three things: the page's own style and script (`assets/`, put together here), and
-the data (`payload`). Nothing is loaded, nothing captured is ever markup:
+The file holds the page's own style and script (`assets/`, put together here), the data
+(`payload`) and, where there is something to chart, Plotly's script (`chart_script`). Nothing is
+loaded, nothing captured is ever markup:
 
-* the Content-Security-Policy allows this one script and this one style sheet, by their hashes,
+* the Content-Security-Policy allows these scripts and this one style sheet, by their hashes,
   and nothing else: no network, no inline handlers, no style attributes;
 * the data stands in a script element of a type that no browser runs, in ASCII and without "<",
   so that nothing in it can end the element (HTML, "Restrictions for contents of script elements");
@@ -24,11 +25,13 @@ from importlib import resources
 from typing import Any, Final
 
 from capture_analyzer.model.analysis import Analysis
+from capture_analyzer.report.chart_script import chart_script
 from capture_analyzer.report.payload import payload
 
 SCRIPTS: Final = (
     "dom.js",
     "numbers.js",
+    "events.js",
     "store.js",
     "theme.js",
     "bars.js",
@@ -41,13 +44,18 @@ SCRIPTS: Final = (
     "pointer.js",
     "waterfall.js",
     "connections.js",
+    "spans.js",
+    "charts.js",
+    "timeline.js",
+    "histogram.js",
+    "stream.js",
     "detail.js",
     "about.js",
     "main.js",
 )
 """Modules of the page, each behind those that it imports."""
 
-STYLES: Final = ("colours.css", "page.css", "waterfall.css", "print.css")
+STYLES: Final = ("colours.css", "page.css", "waterfall.css", "charts.css", "print.css")
 
 _IMPORT: Final = re.compile(r'^import (\{[^}]*\}) from "\./([a-z]+)\.js";$', re.MULTILINE)
 _EXPORT: Final = re.compile(
@@ -69,20 +77,32 @@ _PAGE: Final = """<!doctype html>
 <noscript>This report draws itself with a script that is part of the file; nothing is loaded.
 Please allow scripts for it.</noscript>
 <script type="application/json" id="data">{data}</script>
-<script>{script}</script>
+{charts}<script>{script}</script>
 </body>
 </html>
 """
 
 
-def render(analysis: Analysis) -> bytes:
-    """The report of an analysis, as the bytes of an HTML file in UTF-8."""
+def render(analysis: Analysis, *, charts: bool = True) -> bytes:
+    """The report of an analysis, as the bytes of an HTML file in UTF-8.
+
+    Args:
+        analysis: what to show.
+        charts: whether the file may carry Plotly's script (some 2 MB) to draw charts. It does
+            only if there is something to chart. Without it the figures are still there.
+    """
     data = payload(analysis)
+    packed, digests = "", [_digest(_script())]
+    if charts and data["events"]["drawn"]:
+        script = chart_script()
+        packed = f'<script type="text/plain" id="chart-script">{script.packed}</script>\n'
+        digests.append(script.digest)
     return _PAGE.format(
-        policy=_policy(),
+        policy=_policy(digests),
         title=html.escape(f"{data['verdict']['name']}: capture-analyzer report"),
         style=_style(),
         data=_embedded(data),
+        charts=packed,
         script=_script(),
     ).encode("utf-8")
 
@@ -120,12 +140,12 @@ def _module(name: str) -> str:
     return f"const {scope} = (() => {{\n{body}return {{ {exported} }};\n}})();\n"
 
 
-@cache
-def _policy() -> str:
+def _policy(scripts: list[str]) -> str:
+    """The Content-Security-Policy; `scripts` are the hashes of those that may run."""
     return "; ".join(
         (
             "default-src 'none'",
-            f"script-src 'sha256-{_digest(_script())}'",
+            "script-src " + " ".join(f"'sha256-{digest}'" for digest in scripts),
             f"style-src 'sha256-{_digest(_style())}'",
             "base-uri 'none'",
             "form-action 'none'",

@@ -40,7 +40,7 @@ def chosen(analysis: Analysis) -> NDArray[np.int64]:
 
     for finding in analysis.findings:
         take(np.array(finding.packet_nos, np.int64))
-    for exchange_no in _interesting(analysis):
+    for exchange_no in interesting(analysis):
         if room <= 0:
             break
         rows = ledger.rows_of(exchange_no)
@@ -49,7 +49,7 @@ def chosen(analysis: Analysis) -> NDArray[np.int64]:
     return np.flatnonzero(taken[1:]).astype(np.int64)
 
 
-def _interesting(analysis: Analysis) -> list[int]:
+def interesting(analysis: Analysis) -> list[int]:
     """Exchanges that findings name, by finding, then the others, slowest first."""
     exchanges = analysis.tables.exchanges
     named = [

@@ -22,7 +22,15 @@ from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.exchanges import Exchange, Phases
 from capture_analyzer.model.findings import Finding
 from capture_analyzer.model.messages import Field
-from capture_analyzer.report import about, causes, claims, connection_rows, labels, packet_rows
+from capture_analyzer.report import (
+    about,
+    causes,
+    claims,
+    connection_rows,
+    labels,
+    packet_rows,
+    streams,
+)
 from capture_analyzer.report.strings import StringTable, visible
 from capture_analyzer.report.verdict import Verdict, exchanges_of, verdict
 
@@ -57,6 +65,7 @@ def payload(analysis: Analysis) -> dict[str, Any]:
                 causes.GROUPS[name],
                 meaning,
                 causes.SPENT[name],
+                causes.PAUSES[name],
             ]
             for name, meaning in CAUSES.items()
         ],
@@ -69,6 +78,7 @@ def payload(analysis: Analysis) -> dict[str, Any]:
         },
         "exchanges": _exchanges(tables, unit, strings),
         "ledger": _ledger(tables, claimed, unit),
+        "events": streams.columns(analysis, _codes(tables, claimed), unit, strings),
         "connections": [connection_rows.connection(row, strings) for row in tables.connections],
         "handshakes": connection_rows.handshakes(tables, unit, strings),
         "lookups": connection_rows.lookups(tables, unit, strings),
@@ -91,6 +101,7 @@ def payload(analysis: Analysis) -> dict[str, Any]:
 def _unit(tables: Tables) -> int:
     """1000 if every instant that a report could show is a whole number of microseconds."""
     times = [tables.packets.time_ns, tables.ledger.from_ns, tables.ledger.to_ns]
+    times += [tables.events.seen_ns, tables.events.in_order_ns, tables.events.time_ns]
     instants: list[int | None] = []
     for row in tables.exchanges:
         instants += (row.start_ns, row.request_start_ns, row.response_start_ns)
@@ -308,9 +319,7 @@ def _ledger(tables: Tables, claimed: NDArray[np.int32], unit: int) -> dict[str, 
     first = ledger.packet_a.astype(np.int64)
     second = np.where(ledger.packet_b > 0, ledger.packet_b, first).astype(np.int64)
     before = np.concatenate(([0], second[:-1])) if len(second) else second
-    code = ledger.cause.astype(np.int64)
-    code += np.where(claimed != claims.NOBODY, LOST, 0)
-    code += np.where(ledger.confidence < CERTAIN, INFERRED, 0)
+    code = _codes(tables, claimed) + np.where(ledger.confidence < CERTAIN, INFERRED, 0)
     third = np.flatnonzero(ledger.packet_c)
     return {
         "count": np.diff(bounds).tolist(),
@@ -320,6 +329,12 @@ def _ledger(tables: Tables, claimed: NDArray[np.int32], unit: int) -> dict[str, 
         "second": (second - first).tolist(),
         "third": list(zip(third.tolist(), ledger.packet_c[third].tolist(), strict=True)),
     }
+
+
+def _codes(tables: Tables, claimed: NDArray[np.int32]) -> NDArray[np.int64]:
+    """For each ledger entry its cause, and LOST where a finding claims it."""
+    lost = np.where(claimed != claims.NOBODY, LOST, 0)
+    return tables.ledger.cause.astype(np.int64) + lost
 
 
 def _anomalies(tables: Tables, strings: StringTable) -> list[list[Any]]:

@@ -88,8 +88,8 @@ def test_the_answer_comes_first_and_adds_up(open_report: Open, sample: ModuleTyp
 def test_a_finding_shows_its_proof(open_report: Open, sample: ModuleType) -> None:
     analysis = sample.incident()
     page = open_report(analysis)
-    page.locator("#finding-0 summary").click()
-    body = page.locator("#finding-0 .body")
+    page.locator("#finding-1 summary").click()
+    body = page.locator("#finding-1 .body")
     text = body.inner_text()
     for part in ("What happened", "Why it matters", "What to do", "When this is wrong"):
         assert part in text
@@ -104,10 +104,10 @@ def test_a_finding_shows_its_proof(open_report: Open, sample: ModuleType) -> Non
 
 def test_a_finding_leads_to_its_exchanges(open_report: Open, sample: ModuleType) -> None:
     page = open_report(sample.incident())
-    page.locator("#finding-1 summary").click()
+    page.locator("#finding-2 summary").click()
     page.get_by_role("button", name="Show the 2 exchanges").click()
     assert rows(page) == [10, 11]
-    assert page.locator(".chip").inner_text().startswith("Finding 1")
+    assert page.locator(".chip").inner_text().startswith("Finding 2")
     page.locator(".chip").click()
     assert len(rows(page)) == 18
     page.get_by_role("button", name="Open exchange 10").click()

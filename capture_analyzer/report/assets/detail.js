@@ -2,11 +2,12 @@
 
 import { button, captured, copy, el, fill, fillOf } from "./dom.js";
 import { count, duration, exactMs, instant, share, size, whole } from "./numbers.js";
-import { nameOf, protocolOf, statusOf } from "./store.js";
+import { nameOf, protocolInFull, statusOf } from "./store.js";
 import { colour } from "./theme.js";
 import { drawBar, prepared } from "./bars.js";
 import { TimeScale } from "./timescale.js";
 import { connectionFacts, handshakeSteps } from "./connections.js";
+import { StreamView, requestFacts, streamFacts } from "./stream.js";
 
 const MOST_PACKETS = 200; // rows at first; more on request
 const FLAGS_SAY_IT = new Set(["ack", "syn", "fin", "rst", "other"]); // labels that add nothing to a packet's flags
@@ -19,20 +20,25 @@ export class Detail {
     this.paints = paints;
     this.actions = actions;
     this.no = null;
+    this.stream = null;
     this.section = el("section", { id: "exchange", class: "detail", hidden: true, "aria-labelledby": "exchange-title" });
     new ResizeObserver(() => this.draw()).observe(this.section);
   }
 
   show(no) {
     this.no = no;
+    this.stream?.drop();
+    this.stream = this.store.streams.has(no) ? new StreamView(this.store, this.paints, no) : null;
     this.section.hidden = false;
-    fill(this.section, this.#title(no), this.#lead(no), this.#bars(no), this.#sum(no),
+    fill(this.section, this.#title(no), this.#lead(no), this.#bars(no), this.#sum(no), this.stream?.element,
       el("div", { class: "parts" }, this.#ledger(no), this.#messages(no), this.#packets(no), this.#connection(no)));
     this.draw();
   }
 
   hide() {
     this.no = null;
+    this.stream?.drop();
+    this.stream = null;
     this.section.hidden = true;
     fill(this.section);
   }
@@ -68,7 +74,7 @@ export class Detail {
     if (look.reset) parts.push("A reset ended it. ");
     if (store.missing.has(no)) parts.push(`${size(store.missing.get(no))} of it are missing from the capture. `);
     const links = (store.findingsOf.get(no) ?? []).slice(0, 12).map((finding, place) => [place ? ", " : "",
-      el("a", { href: `#finding-${finding}`, on: { click: () => this.actions.onFinding(finding) } }, `Finding ${finding}`)]);
+      el("a", { href: `#finding-${finding + 1}`, on: { click: () => this.actions.onFinding(finding) } }, `Finding ${finding + 1}`)]);
     return el("p", { class: "lead" }, parts, links);
   }
 
@@ -88,6 +94,7 @@ export class Detail {
     const total = store.total(no) || 1;
     const start = store.start[no];
     const place = (ns) => ((ns - start) / total) * width;
+    this.stream?.draw();
     this.#drawPhases(place, width);
     const context = prepared(this.causeCanvas, width, 46);
     drawBar(context, this.paints, store.ledger, store.ledger.first[no], store.ledger.first[no + 1], place, 0, width, 2, 20);
@@ -183,12 +190,13 @@ export class Detail {
     const pairs = [
       ["Status", statusOf(store, no).text + (look.grpcStatus === null ? "" : `, gRPC ${look.grpcStatus}`)],
       store.interim.has(no) ? ["Before it", store.interim.get(no).join(", ")] : null,
-      ["Protocol", protocolOf(store, no) + (store.stream.has(no) ? `, stream ${store.stream.get(no)}` : "")],
+      ["Protocol", protocolInFull(store, no)],
       ["Begin", `${instant(store.start[no])}${store.request[no] === store.start[no] ? "" : `, request ${instant(store.request[no])}`}`],
       ["Request", size(store.sent[no]) + (records?.[0] ? `, ${count(records[0], "record")}` : "") + range(bounds.requestFirst, bounds.requestLast)],
       ["Answer", size(store.received[no]) + (records?.[1] ? `, ${count(records[1], "record")}` : "") + range(bounds.responseFirst, bounds.responseLast)],
       store.answer[no] === null ? null : ["First byte", after(store.answer[no])],
       store.firstContent.has(no) ? ["First content", `${duration(store.firstContent.get(no))} after the request`] : null,
+      ...requestFacts(store, no), ...streamFacts(store, no),
       store.lookupOf.has(no) ? ["Name", this.#lookup(store.lookupOf.get(no))] : null,
       store.attempts.has(no) ? ["Tried before", `connections ${store.attempts.get(no).join(", ")}`] : null,
       look.shared ? ["Beside it", "other exchanges were open on the connection"] : null,

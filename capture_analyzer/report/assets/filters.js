@@ -109,7 +109,7 @@ export class Filters {
       const lost = this.cause.lost === 1;
       list.push(chip([fillOf(entry, lost, "swatch"), lost ? entry.lostTitle : entry.title], () => this.toggleCause(this.cause.cause, this.cause.lost)));
     }
-    if (this.finding !== null) list.push(chip(`Finding ${this.finding}`, () => this.setFinding(null)));
+    if (this.finding !== null) list.push(chip(`Finding ${this.finding + 1}`, () => this.setFinding(null)));
     if (this.active) list.push(button("Clear filters", { class: "plain" }, () => this.clear()));
     fill(this.chips, list);
     this.chips.hidden = !list.length;

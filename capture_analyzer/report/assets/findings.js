@@ -1,4 +1,5 @@
 // The findings: a line each, and behind it what happened, its proof, and when it is wrong.
+// People count findings from 1, in sight and in links; `no` and the JSON count from 0.
 
 import { button, captured, el, filterLine, severity } from "./dom.js";
 import { count, duration, size, whole } from "./numbers.js";
@@ -53,9 +54,9 @@ export function findingsSection(store, actions) {
 function findingLine(store, finding, actions) {
   const cost = costOf(finding);
   const element = el(
-    "details", { class: "finding", id: `finding-${finding.no}` },
+    "details", { class: "finding", id: `finding-${finding.no + 1}` },
     el("summary", {},
-      el("span", { class: "ordinal third number" }, finding.no),
+      el("span", { class: "ordinal third number" }, finding.no + 1),
       severity(finding.severity),
       el("span", { class: "what captured" }, finding.summary),
       el("span", { class: "where" }, finding.where),
@@ -73,7 +74,7 @@ function findingLine(store, finding, actions) {
 /** What stands in the cost column: ledger time, where it is counted instead, or an estimate. */
 function costOf(finding) {
   if (finding.countedIn !== null) {
-    return { text: `in finding ${finding.countedIn}`, title: "This time is counted there, once." };
+    return { text: `in finding ${finding.countedIn + 1}`, title: "This time is counted there, once." };
   }
   if (finding.cost) {
     const counts = finding.severity !== "info";

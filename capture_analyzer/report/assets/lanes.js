@@ -6,6 +6,7 @@ import { colour } from "./theme.js";
 const BAR = 12; // height of a bar
 const OVERVIEW = 30; // height of the overview; the axis is below
 const HEAD = 55;
+const TICK_SPACE = 3; // px between the ticks of two events, at least
 const EDGE = 6; // how near to an edge of the chosen range a pointer takes hold of it
 
 /** Draws lanes of rows on one canvas that covers the rows in view. */
@@ -62,6 +63,8 @@ export class Lanes {
     }
     const first = store.ledger.first[no];
     drawBar(context, this.paints, store.ledger, first, store.ledger.first[no + 1], place, 0, width, middle - BAR / 2, BAR);
+    const events = store.streams.get(no)?.drawn;
+    if (events) ticks(context, events.time, place, Math.max(from, 0), Math.min(to, width), middle - BAR / 2, this.paints.background);
     if (store.firstContent.has(no)) {
       diamond(context, place(store.request[no] + store.firstContent.get(no)), middle - BAR / 2 - 2, marks);
     }
@@ -162,6 +165,21 @@ function arrow(context, x, y, direction, fill) {
   context.lineTo(x - 3 * direction, y - 4);
   context.lineTo(x - 3 * direction, y + 4);
   context.fill();
+}
+
+/** Light ticks for the events of a stream, no closer than can be told apart. */
+function ticks(context, times, place, left, right, top, fill) {
+  let last = left;
+  context.fillStyle = fill;
+  context.globalAlpha = 0.8;
+  for (const ns of times) {
+    const x = Math.round(place(ns));
+    if (x > right - 1) break;
+    if (x < last + TICK_SPACE) continue;
+    context.fillRect(x, top, 1, BAR);
+    last = x;
+  }
+  context.globalAlpha = 1;
 }
 
 function diamond(context, x, y, fill) {

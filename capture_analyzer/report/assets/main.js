@@ -144,7 +144,7 @@ function listenToPrint(waterfall, detail, findings) {
 function followLink(store, waterfall, findings, openExchange) {
   const [, kind, number] = location.hash.match(/^#(exchange|finding)-(\d+)$/) ?? [];
   const no = Number(number);
-  if (kind === "finding") findings.open(no);
+  if (kind === "finding") findings.open(no - 1);
   if (kind === "exchange" && no < store.count && waterfall.opened !== no) {
     openExchange(no);
     waterfall.section.scrollIntoView({ block: "start" });

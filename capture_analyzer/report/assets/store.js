@@ -1,6 +1,8 @@
 // The data of the report, read back from the compact form that payload.py writes.
 // Durations and instants in here are ns since the capture's first packet.
 
+import { readStreams } from "./events.js";
+
 const LOST = 32;
 const INFERRED = 64;
 const PHASE_NAMES = ["DNS", "Connect", "TLS", "Idle", "Send", "Wait", "Receive"];
@@ -11,7 +13,7 @@ export const NONE = 3; // index behind the severities
 export function readStore(data) {
   const text = (number) => data.strings[number];
   const unit = data.unit;
-  const causes = data.causes.map(([name, title, lostTitle, group, meaning, spent]) => ({ name, title, lostTitle, group, meaning, spent }));
+  const causes = data.causes.map(([name, title, lostTitle, group, meaning, spent, pause]) => ({ name, title, lostTitle, group, meaning, spent, pause }));
   const rows = data.exchanges;
   const count = rows.count;
   const start = running(rows.start, unit);
@@ -52,6 +54,8 @@ export function readStore(data) {
     const last = ledger.first[no + 1] - 1;
     store.end[no] = last >= ledger.first[no] ? ledger.to[last] : start[no];
   }
+  store.streams = readStreams(data.events, text, unit, store.request);
+  store.asked = new Map(data.events.requests.map(([no, model, maxTokens]) => [no, { model: text(model), maxTokens }]));
   store.total = (no) => store.end[no] - start[no];
   store.look = (no) => shapes[rows.shape[no]];
   store.connections = readConnections(data.connections, text);
@@ -269,6 +273,16 @@ export function protocolOf(store, no) {
   const look = store.look(no);
   if (look.protocol === "opaque") return store.connections[store.connection[no]].tls ? "TLS" : "opaque";
   return look.kind === "http" ? look.protocol : look.kind;
+}
+
+/** The protocol in full. */
+export function protocolInFull(store, no) {
+  const look = store.look(no);
+  if (look.protocol === "opaque") return protocolOf(store, no);
+  const kind = { sse: ", event stream", grpc: ", gRPC", websocket: ", WebSocket" }[look.kind] ?? "";
+  const name = { h2: "HTTP/2", h3: "HTTP/3" }[look.protocol] ?? look.protocol.toUpperCase();
+  const number = store.stream.has(no) ? `, stream ${store.stream.get(no)}` : "";
+  return name + number + kind;
 }
 
 /** What stands in the status column: {text, bad}. */

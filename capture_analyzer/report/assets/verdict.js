@@ -43,7 +43,7 @@ function actions(store, onFinding) {
     "div", { class: "actions" },
     el("h3", {}, "What to do", el("span", { class: "aside" }, "by time that can be won back")),
     el("ol", {}, list.map(([text, note, saving, finding, cause], place) => {
-      const link = el("a", { href: `#finding-${finding}`, on: { click: () => onFinding(finding) } }, captured(text));
+      const link = el("a", { href: `#finding-${finding + 1}`, on: { click: () => onFinding(finding) } }, captured(text));
       const track = el("div", { class: "track", "aria-hidden": "true" });
       if (saving && cause !== null) {
         const bar = fillOf(store.causes[cause], true, "block");

@@ -260,7 +260,7 @@ export class Waterfall {
       el("div", { class: "title" }, el("h2", { id: "waterfall-title" }, "Waterfall", this.counter), zoom),
       this.filters.element, this.filters.chips, this.grid, this.nothing, this.paperNote,
       el("p", { class: "hint" }, "Drag across the lanes to zoom, double-click for the whole capture, Ctrl + wheel to zoom at the pointer. Hatched time is lost.",
-        this.store.firstContent.size ? " ◆ first generated content." : null),
+        this.store.firstContent.size ? " ◆ first generated content." : null, this.store.streams.size ? " Light ticks are events of a stream." : null),
       this.tip);
     this.filters.chips.hidden = true;
     this.rows.addEventListener("scroll", () => this.schedule(), { passive: true });
