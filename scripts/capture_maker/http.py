@@ -17,11 +17,18 @@ Socket = Endpoint | TlsSocket
 
 @dataclasses.dataclass(slots=True)
 class Write:
-    """One write of a server's program: so long after the one before it."""
+    """One write of a server's program: so long after the one before it.
+
+    Attributes:
+        data: what is written.
+        after_ns: the pause before it.
+        events: (offset in `data` just behind its last byte, kind) of each server-sent event
+            that ends in it.
+    """
 
     data: bytes
     after_ns: int = 0
-    event: bool = False
+    events: tuple[tuple[int, str], ...] = ()
 
 
 @dataclasses.dataclass(slots=True)
@@ -34,6 +41,7 @@ class Reply:
         interim: a 1xx response sent as soon as the head of the request is there.
         early: answer without waiting for the request's content.
         close: close the connection afterwards.
+        abort: reset the connection afterwards.
         kind: "http" or "sse".
         complete: whether the response is whole by its own framing.
         then: what runs the connection after the response (an upgrade or a tunnel).
@@ -44,6 +52,7 @@ class Reply:
     interim: bytes = b""
     early: bool = False
     close: bool = False
+    abort: bool = False
     kind: str = "http"
     complete: bool = True
     then: Callable[[Socket], Process] | None = None
@@ -147,6 +156,7 @@ def serve(simulation: Simulation, socket: Socket, route: Route) -> Process:
             yield work_ns("interim", connection.number)
             socket.send(answer.interim)
             sent += len(answer.interim)
+        before = sent
         length = 0
         for line in head.lower().split(b"\r\n"):
             if line.startswith(b"content-length:"):
@@ -162,20 +172,25 @@ def serve(simulation: Simulation, socket: Socket, route: Route) -> Process:
             if number_ == 0:
                 call.answered_ns = simulation.now
                 call.status = int(write.data.split()[1])
+                call.kind, call.complete = answer.kind, answer.complete
             if number_ == len(answer.writes) - 1:
                 call.response_plain_end = sent + len(write.data)
             a, end = socket.send(write.data)
             start = a if start is None else start
             sent += len(write.data)
             call.response = (start, end)
-            if write.event:
-                call.events.append(end)
-        call.kind, call.complete = answer.kind, answer.complete
+            call.response_length = sent - before
+            for offset, kind in write.events:
+                call.events.append((socket.locate(a, offset - 1) + 1, kind))
         call.done = True
         if answer.early:
             yield from reader.exactly(length)
         if answer.then:
             yield from answer.then(socket)
+            return
+        if answer.abort:
+            call.reset_ns = simulation.now
+            endpoint.abort()
             return
         if answer.close:
             socket.close()
@@ -197,11 +212,13 @@ class Client:
         call = Call(name or first[1], first[0], first[1])
         self.endpoint.connection.calls.append(call)
         call.request = self.socket.send(data)
+        call.request_length = len(data)
         return call
 
     def more(self, call: Call, data: bytes) -> None:
         """Send more of a request."""
         call.request = (call.request[0], self.socket.send(data)[1])
+        call.request_length += len(data)
 
     def wait(self, call: Call) -> Generator[int | Signal, None, bool]:
         """Read until the response is complete; False if the stream ended before."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import tempfile
 import zlib
 from pathlib import Path
@@ -15,6 +18,7 @@ from capture_maker.stage import SCENARIOS, Form, Scenario, Stage
 from capture_maker.truth import Written, tell
 
 EPOCH_NS = 1_772_546_831_250_318_000  # 2026-03-03 14:07:11.250318 UTC, the clock's zero
+_CONFIGURED = "CAPTURE_MAKER_OPENSSL"  # environment: the configuration this process runs with
 _MIDDLE_HOPS = 3  # routers between the client and the middle vantage
 
 
@@ -96,12 +100,14 @@ def _pcapng(form: Form, frames: list[files.Frame], link_type: int, key_log: byte
     for number, part in enumerate(sections):
         out.section(order)
         out.interface(link_type, f"eth{number}", nanoseconds=form.nanoseconds or number == 1)
-        if form.keys_inside and number == 0:
+        if form.keys_inside and number == 0 and not form.keys_last:
             out.secrets(key_log)
         for frame in part:
             out.packet(frame)
         out.statistics(len(part), 0)
         order = ">" if order == "<" else "<"
+    if form.keys_inside and form.keys_last:
+        out.secrets(key_log)
     return bytes(out.data)
 
 
@@ -121,13 +127,18 @@ def make(scenario: Scenario, out: Path, *, force: bool) -> str:
     truth_file = out / f"{scenario.name}.json"
     if not force and truth_file.exists() and json.loads(truth_file.read_text())["random"]:
         return "kept (random; --force makes it anew)"
+    if scenario.openssl and os.environ.get(_CONFIGURED) != scenario.openssl:
+        return _make_apart(scenario, out)
     with tempfile.TemporaryDirectory() as folder:
         key_log = Path(folder) / "keys"
         stage, written, frames = play(scenario, key_log)
         # OpenSSL writes a comment line with its name first; it is of no use.
         lines = key_log.read_text().splitlines() if key_log.exists() else []
-        keys = "".join(line + "\n" for line in lines if not line.startswith("#")).encode()
+        lines = [line for line in lines if not line.startswith("#")]
     form = scenario.form
+    if form.keys_kept:
+        lines = form.keys_kept(lines)
+    keys = "".join(line + "\n" for line in lines).encode()
     data = write(form, frames, keys)
     if form.cut_bytes:  # what is no longer whole was not captured
         data = data[: -form.cut_bytes]
@@ -147,6 +158,7 @@ def make(scenario: Scenario, out: Path, *, force: bool) -> str:
             "fire": {k: v and list(v) for k, v in scenario.expect.fire.items()},
             "silent": list(scenario.expect.silent),
         },
+        **_without_keys(scenario),
         **scenario.facts,
         "epoch_ns": str(EPOCH_NS + written.stamps_ns[0]),
         **tell(stage.ledger, stage.network.packets, written, 1 if form.nanoseconds else US),
@@ -158,10 +170,36 @@ def make(scenario: Scenario, out: Path, *, force: bool) -> str:
     return f"{len(data):,} bytes, {len(frames)} packets"
 
 
+def _without_keys(scenario: Scenario) -> dict[str, Any]:
+    """What an analysis without the keys beside the capture must find: that it can't decrypt."""
+    if not scenario.form.keys:
+        return {}
+    silent = [i for i in scenario.expect.silent if i.startswith(("tcp/", "dns/"))]
+    kept = {k: v for k, v in scenario.expect.fire.items() if k.startswith(("tcp/", "dns/"))}
+    fire = {k: v and list(v) for k, v in {**kept, "capture/not-decrypted": None}.items()}
+    return {"expect_without_keys": {"fire": fire, "silent": silent}}
+
+
+def _make_apart(scenario: Scenario, out: Path) -> str:
+    """Make a capture in a process of its own, whose OpenSSL is configured as it needs."""
+    script = Path(__file__).resolve().parents[1] / "make_captures.py"
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "openssl.cnf"
+        file.write_text(
+            "openssl_conf = a\n[a]\nssl_conf = b\n[b]\nsystem_default = c\n[c]\n"
+            + scenario.openssl
+            + "\n"
+        )
+        environment = {**os.environ, "OPENSSL_CONF": str(file), _CONFIGURED: scenario.openssl}
+        command = [sys.executable, str(script), scenario.name, "--out", str(out)]
+        done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    return done.stdout.partition(": ")[2].strip()
+
+
 README = """\
 # Sample captures
 
-Made by `scripts/make_captures.py`: real protocol bytes (TLS by OpenSSL, HTTP/1.1, DNS) in a
+Made by `scripts/make_captures.py`: real protocol bytes (TLS by OpenSSL, HTTP/1.1, HTTP/2, DNS) in a
 simulated TCP over a simulated network, so that what happened to every byte is known. Addresses
 and names are those kept for documentation (RFC 5737, RFC 3849, RFC 2606); the certificates
 belong to a CA of the script's own. Nothing here was captured from anybody.
@@ -171,13 +209,18 @@ time stamps state them:
 
 - `requests`: first and last byte of the request as seen at the vantage; `response_start_ns`: the
   first byte of the final response was usable (in order, its TLS record complete);
-  `end_ns`: the last one; `think_ns`: what the server's program took between the whole request
-  and its first write; `events_ns`: when each server-sent event was usable;
+  `end_ns`: the last one, or RST_STREAM; `think_ns`: what the server's program took between the
+  whole request and its first write; `request_bytes`, `response_bytes`: plaintext (HTTP/1.1: all,
+  HTTP/2: the content);
+- of streams of server-sent events: `event_kinds`, and when the last byte of each event was seen
+  (`events_seen_ns`), in order (`events_in_order_ns`) and usable (`events_ns`); `ttft_ns`: from
+  the request's first byte to the first event of kind content;
 - `retransmissions`: packets that repeat data, how the sender came to it (fast, tlp, rto,
   after_rto, syn) and whether it was needed;
 - `connections`, `lookups`: likewise;
 - `expect`: findings that an analysis must have, with the range of their cost in ms (null: any),
-  and those that it must not have. Findings of detectors that don't exist yet are listed too.
+  and those that it must not have, given `NAME.keys` if there is one (`expect_without_keys`: not
+  given it). Findings of detectors that don't exist yet are listed too.
 
 `NAME.keys` holds TLS secrets in the format of SSLKEYLOGFILE. Captures with TLS can't be made
 twice with the same bytes (handshakes are random), all others can.

@@ -8,7 +8,9 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, Literal
 
-from capture_maker import http, tcp
+from h2.settings import SettingCodes
+
+from capture_maker import http, http2, tcp
 from capture_maker.dns import Answer, Resolver
 from capture_maker.network import Host, Network, Packet, Vantage, number, work_ns
 from capture_maker.network import Path as Way
@@ -55,17 +57,48 @@ class Stage:
             http.serve(self.simulation, endpoint, route)
         )
 
-    def serve_tls(self, host: Host, port: int, route: http.Route, context: ssl.SSLContext) -> None:
+    def serve_tls(
+        self,
+        host: Host,
+        port: int,
+        route: http.Route,
+        context: ssl.SSLContext,
+        layer: Callable[..., TlsSocket] = TlsSocket,
+    ) -> None:
         """Serve HTTP/1.1 over TLS."""
 
         def run(endpoint: tcp.Endpoint) -> Process:
-            socket = TlsSocket(endpoint, context)
+            socket = layer(endpoint, context)
             if (yield from socket.handshake()):
                 yield from http.serve(self.simulation, socket, route)
             else:
                 endpoint.close()
 
         host.listeners[port] = lambda endpoint: self.simulation.start(run(endpoint))
+
+    def serve_http2(
+        self,
+        host: Host,
+        port: int,
+        route: http2.Route,
+        context: ssl.SSLContext | None = None,
+        settings: dict[SettingCodes, int] | None = None,
+    ) -> list[http2.Server]:
+        """Serve HTTP/2, over TLS if there is a context; returns the servers as they start."""
+        servers: list[http2.Server] = []
+
+        def run(endpoint: tcp.Endpoint) -> Process:
+            socket: http.Socket = endpoint
+            if context is not None:
+                socket = TlsSocket(endpoint, context)
+                if not (yield from socket.handshake()):
+                    endpoint.close()
+                    return
+            servers.append(http2.Server(self.simulation, socket, route, settings))
+            yield from servers[-1].run()
+
+        host.listeners[port] = lambda endpoint: self.simulation.start(run(endpoint))
+        return servers
 
     def open(
         self,
@@ -79,6 +112,30 @@ class Stage:
         isns: tuple[int, int] | None = None,
     ) -> Generator[int | Signal, None, http.Client | None]:
         """Open a connection (with TLS if there is a context); None if that failed."""
+        socket = yield from self.open_socket(
+            host,
+            port,
+            context=context,
+            server_name=server_name,
+            session=session,
+            local_port=local_port,
+            isns=isns,
+        )
+        return None if socket is None else http.Client(self.simulation, socket)
+
+    def open_socket(
+        self,
+        host: Host,
+        port: int,
+        *,
+        context: ssl.SSLContext | None = None,
+        server_name: str | None = None,
+        session: ssl.SSLSession | None = None,
+        local_port: int | None = None,
+        isns: tuple[int, int] | None = None,
+        layer: Callable[..., TlsSocket] = TlsSocket,
+    ) -> Generator[int | Signal, None, http.Socket | None]:
+        """The same, without a client of HTTP over it."""
         if local_port is None:
             self._ports += 2
             local_port = self._ports
@@ -95,8 +152,8 @@ class Stage:
             return None
         yield work_ns("connected", local_port)
         if context is None:
-            return http.Client(self.simulation, endpoint)
-        socket = TlsSocket(endpoint, context, server_name=server_name, session=session)
+            return endpoint
+        socket = layer(endpoint, context, server_name=server_name, session=session)
         if not (yield from socket.handshake(300 * US)):
             endpoint.close()
             return None
@@ -107,7 +164,7 @@ class Stage:
             "cipher": (socket.tls.cipher() or ("?",))[0],
         }
         yield work_ns("secure", local_port)
-        return http.Client(self.simulation, socket)
+        return socket
 
 
 @dataclasses.dataclass(slots=True)
@@ -130,7 +187,9 @@ class Form:
     snap_length: int = 262_144
     gzip: bool = False
     keys: bool = False  # NAME.keys beside
-    keys_inside: bool = False  # a Decryption Secrets Block
+    keys_inside: bool = False  # a Decryption Secrets Block, first
+    keys_last: bool = False  # the same behind all packets
+    keys_kept: Callable[[list[str]], list[str]] | None = None  # lines of the key log that are given
     two_sections: bool = False  # the second in the other byte order
     cut_bytes: int = 0  # so much is missing at the end of the file
     keeps: Callable[[int, Packet], bool] | None = None  # by 0-based position; others are not saved
@@ -147,6 +206,7 @@ class Scenario:
     expect: Expect
     facts: dict[str, Any]
     ipv6: bool = False
+    openssl: str = ""  # a line for OpenSSL's configuration
 
 
 SCENARIOS: dict[str, Scenario] = {}
@@ -160,6 +220,7 @@ def scenario(
     fire: dict[str, tuple[float, float] | None] | None = None,
     silent: tuple[str, ...] = (),
     ipv6: bool = False,
+    openssl: str = "",
     **facts: Any,
 ) -> Callable[[Callable[[Stage], None]], Callable[[Stage], None]]:
     """Register a scenario; `fire` gives the range of each finding's cost in ms.
@@ -172,7 +233,7 @@ def scenario(
             raise ValueError(f"two scenarios are named {name}")
         expect = Expect(fire or {}, silent)
         SCENARIOS[name] = Scenario(
-            name, " ".join(describe.split()), play, form or Form(), expect, facts, ipv6
+            name, " ".join(describe.split()), play, form or Form(), expect, facts, ipv6, openssl
         )
         return play
 

@@ -75,6 +75,10 @@ class Endpoint(Sender):
         self._output()
         return start, len(self.buffer)
 
+    def locate(self, start: int, index: int) -> int:
+        """The stream offset of the byte with this index in a write that began at `start`."""
+        return start + index
+
     def receive(self) -> Generator[Signal, None, bytes]:
         """Wait for data and take all there is; b"" at the end of the stream."""
         while not self.received and not self.peer_fin and not self.reset:

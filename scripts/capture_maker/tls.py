@@ -25,6 +25,7 @@ from capture_maker.simulation import US, Process, Signal
 from capture_maker.tcp import Endpoint
 
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551  # of P-256
+RECORD_HEADER = 5
 _VALID = (datetime.datetime(2026, 1, 1), datetime.datetime(2027, 1, 1))  # noqa: DTZ001
 
 
@@ -66,7 +67,10 @@ def certificate_chain(*names: str) -> bytes:
 
 
 def server_context(
-    *names: str, version: ssl.TLSVersion | None = None, group: str | None = None
+    *names: str,
+    version: ssl.TLSVersion | None = None,
+    group: str | None = None,
+    alpn: str = "http/1.1",
 ) -> ssl.SSLContext:
     """A server's context with a certificate for these names; `group`: the only key share."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -74,7 +78,7 @@ def server_context(
         file.write(certificate_chain(*names))
         file.flush()
         context.load_cert_chain(file.name)
-    context.set_alpn_protocols(["http/1.1"])
+    context.set_alpn_protocols([alpn])
     if version:
         context.minimum_version = context.maximum_version = version
     if group:
@@ -83,13 +87,15 @@ def server_context(
 
 
 def client_context(
-    key_log: Path | None = None, version: ssl.TLSVersion | None = None
+    key_log: Path | None = None,
+    version: ssl.TLSVersion | None = None,
+    alpn: str = "http/1.1",
 ) -> ssl.SSLContext:
     """A client's context; it does not check certificates, which are of no concern here."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    context.set_alpn_protocols(["http/1.1"])
+    context.set_alpn_protocols([alpn])
     if version:
         context.minimum_version = context.maximum_version = version
     if key_log:
@@ -142,6 +148,28 @@ class TlsSocket:
         """Encrypt and write; returns the offsets of the records in the TCP stream."""
         self.tls.write(data)
         return self._flush()
+
+    def locate(self, start: int, index: int) -> int:
+        """The TCP stream offset of the ciphertext of a plaintext byte.
+
+        AEADs keep the order and length of what they protect, so it can be said to the byte.
+
+        Args:
+            start: where the records of the write begin in the TCP stream.
+            index: the byte's index in what was written.
+        """
+        cipher = self.tls.cipher() or ("", "", 0)
+        gcm12 = self.tls.version() == "TLSv1.2" and "CHACHA" not in cipher[0]
+        lead = RECORD_HEADER + (8 if gcm12 else 0)  # RFC 5288: an explicit nonce
+        behind = 16 if self.tls.version() == "TLSv1.2" else 17  # tag, inner type
+        for first, end in self.endpoint.connection.records[self.endpoint.active]:
+            if first < start:
+                continue
+            size = end - first - lead - behind
+            if index < size:
+                return first + lead + index
+            index -= size
+        raise ValueError("the write has no such byte")
 
     def receive(self) -> Generator[Signal, None, bytes]:
         """Wait for content and take it; b"" at the end."""

@@ -20,13 +20,20 @@ class Call:
     request: tuple[int, int] = (0, 0)
     response: tuple[int, int] | None = None  # of the final response
     interim: list[int] = dataclasses.field(default_factory=list)
-    events: list[int] = dataclasses.field(default_factory=list)  # end offset of each event
+    # (stream offset just behind its last byte, kind) of each event
+    events: list[tuple[int, str]] = dataclasses.field(default_factory=list)
     received_ns: int | None = None  # the server had the whole request
     answered_ns: int | None = None  # the server's first write of the final response
     kind: str = "http"
     complete: bool = True
     response_plain_end: int | None = None  # what the client must have read to be done
     done: bool = False
+    stream_id: int | None = None  # HTTP/2
+    request_length: int = 0  # bytes of plaintext: all of HTTP/1.1, the content of HTTP/2
+    response_length: int = 0
+    reset: tuple[bool, int] | None = None  # RST_STREAM: (from client, end offset)
+    reset_code: int | None = None
+    reset_ns: int | None = None  # a sender reset the connection under it
 
 
 @dataclasses.dataclass(slots=True)
@@ -38,6 +45,7 @@ class Connection:
     server: Address
     server_name: str | None = None
     tls: bool = False
+    http2: bool = False
     tls_inside: bool = False  # in a tunnel
     isns: tuple[int, int] | None = None
     calls: list[Call] = dataclasses.field(default_factory=list)
@@ -199,7 +207,8 @@ def tell(
             {
                 "name": call.name,
                 "connection": no,
-                "protocol": "tls" if connection.tls else "http/1.1",
+                "protocol": "h2" if connection.http2 else "http/1.1",
+                "encrypted": connection.tls,
                 "captured": _captured(call, own),
                 **_request(call, streams[True], streams[False], cut),
             }
@@ -233,6 +242,7 @@ def _request(
 ) -> dict[str, Any]:
     """The times of a request and its response."""
     row: dict[str, Any] = {
+        "stream_id": call.stream_id,
         "kind": call.kind,
         "method": call.method,
         "target": call.target,
@@ -243,19 +253,40 @@ def _request(
         "end_ns": None,
         "think_ns": None,
         "interim": call.interim,
-        "events_ns": [cut(down.usable(end - 1)) for end in call.events],
-        "request_bytes": call.request[1] - call.request[0],
-        "response_bytes": 0,
+        "request_bytes": call.request_length,
+        "response_bytes": call.response_length,
+        "reset_code": call.reset_code,
     }
+    if call.events:
+        row |= _events(call, down, cut, row["request_start_ns"])
     if call.answered_ns is not None and call.received_ns is not None:
         row["think_ns"] = call.answered_ns - call.received_ns
     if call.response:
         row["response_start_ns"] = cut(down.usable(call.response[0]))
-        row["response_bytes"] = call.response[1] - call.response[0]
         if call.complete:
             ends = (up.seen(call.request[1] - 1), down.usable(call.response[1] - 1))
             row["end_ns"] = cut(max(end or 0 for end in ends))
+    if call.reset:
+        from_client, end = call.reset
+        row["end_ns"] = cut((up if from_client else down).usable(end - 1))
     return row
+
+
+def _events(
+    call: Call, down: Stream, cut: Callable[[int | None], int | None], start_ns: int | None
+) -> dict[str, Any]:
+    """The times of a stream's events, by their last bytes."""
+    lasts = [end - 1 for end, _ in call.events]
+    usable = [cut(down.usable(last)) for last in lasts]
+    kinds = [kind for _, kind in call.events]
+    first = usable[kinds.index("content")] if "content" in kinds else None
+    return {
+        "ttft_ns": None if first is None or start_ns is None else first - start_ns,
+        "event_kinds": kinds,
+        "events_seen_ns": [cut(down.seen(last)) for last in lasts],
+        "events_in_order_ns": [cut(down.in_order(last)) for last in lasts],
+        "events_ns": usable,
+    }
 
 
 def _missing(arrived: list[tuple[int, int, int]], own: list[Packet]) -> int:

@@ -14,11 +14,20 @@ import pytest
 from capture_analyzer.api import analyze
 from capture_analyzer.model.analysis import Analysis
 from capture_analyzer.model.causes import CAUSE_CODE
+from capture_analyzer.model.events import EVENT_KINDS
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.packets import LABELS, MECHANISMS, SPURIOUS
 
 FOLDER = Path(__file__).resolve().parents[2] / "captures"
-NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
+WITHOUT_KEYS = " without keys"
+FILES = sorted(path.stem for path in FOLDER.glob("*.json"))
+NAMES = [
+    name + given
+    for name in FILES
+    for given in ("", WITHOUT_KEYS)
+    if not given or (FOLDER / f"{name}.keys").exists()
+]
+"""Captures as they are analysed: those with keys beside them with the keys, and without."""
 
 READ_NS = 1_000  # what can be read off is exact; a stamp is cut to a microsecond
 THINK_NS = 1_000_000
@@ -34,31 +43,50 @@ NOT_YET_TOLD_APART = {
 
 @functools.cache
 def truth(name: str) -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
+    file = name.removesuffix(WITHOUT_KEYS)
+    loaded: dict[str, Any] = json.loads((FOLDER / f"{file}.json").read_text())
+    if file != name:
+        loaded["expect"] = loaded["expect_without_keys"]
     return loaded
 
 
 @functools.cache
 def analysis(name: str) -> Analysis:
-    return analyze(FOLDER / truth(name)["file"], redact="none")
+    keys = FOLDER / f"{name}.keys"
+    keylogs = [keys] if keys.exists() else []
+    return analyze(FOLDER / truth(name)["file"], keylogs=keylogs, redact="none")
+
+
+def readable(name: str, request: dict[str, Any]) -> bool:
+    """Whether the analysis could read the request, and need not infer it."""
+    given = truth(name)["keys"] and not name.endswith(WITHOUT_KEYS)
+    return not request["encrypted"] or bool(given and not truth(name).get("opaque"))
+
+
+def all_readable(name: str) -> bool:
+    return all(readable(name, request) for request in truth(name)["requests"])
 
 
 def pairs(name: str) -> list[tuple[dict[str, Any], Exchange]]:
     """Requests that were captured whole with the exchange that each is.
 
-    Plain HTTP is paired by the instant of its request on its connection; so are encrypted
-    requests, whose exchanges are inferred.
+    HTTP/2 is paired by stream. HTTP/1.1 is paired by the instant of its request on its
+    connection; so are encrypted requests, whose exchanges are inferred. What encrypted HTTP/2
+    streams hold can't be told without keys.
     """
     exchanges = analysis(name).tables.exchanges
     found = []
     for request in truth(name)["requests"]:
         if request["captured"] != "yes" or not is_http(request):
             continue
-        pipelined = "pipelined" in request["target"] and request["protocol"] != "tls"
+        if request["protocol"] == "h2" and not readable(name, request):
+            continue
+        pipelined = "pipelined" in request["target"]
         same = [
             e
             for e in exchanges
             if e.connection_no == request["connection"]
+            and e.stream_id == request["stream_id"]
             and abs(e.request_start_ns - request["request_start_ns"]) <= READ_NS
             # Pipelined requests start at one instant.
             and (not pipelined or e.path == request["target"])
@@ -147,6 +175,8 @@ def test_number_of_exchanges(name: str) -> None:
     if truth(name).get("unreadable"):
         pytest.skip("the heads of the requests were not captured")
     requests = truth(name)["requests"]
+    if any(r["protocol"] == "h2" and not readable(name, r) for r in requests):
+        pytest.skip("streams that run at the same time can't be told without keys")
     least = sum(r["captured"] == "yes" for r in requests)
     most = sum(r["captured"] != "no" for r in requests)
     got = len(analysis(name).tables.exchanges)
@@ -162,15 +192,20 @@ def test_times(name: str) -> None:
     wrong = []
     for request, got in pairs(name):
         label = request["name"]
-        if request["protocol"] != "tls":
+        if readable(name, request):
+            assert not got.inferred
+            assert got.protocol == request["protocol"]
             assert (got.method, got.status) == (request["method"], request["status"])
+            assert got.kind == request["kind"] or name in TUNNELLED
             if name != "hostile-strings":
                 assert got.path == request["target"]
             assert got.interim_statuses == request["interim"]
-            assert (got.request_bytes, got.response_bytes) == (
-                request["request_bytes"],
-                request["response_bytes"] + sum(25 for _ in request["interim"]),
-            ) or request["interim"]
+            assert got.reset is (request["reset_code"] is not None or "reset_ns" in request)
+            if request["protocol"] == "http/1.1":
+                assert (got.request_bytes, got.response_bytes) == (
+                    request["request_bytes"],
+                    request["response_bytes"] + sum(25 for _ in request["interim"]),
+                ) or request["interim"]
         checks = {
             "request start": (got.request_start_ns, request["request_start_ns"]),
             "request end": (got.request_end_ns, request["request_end_ns"]),
@@ -206,6 +241,47 @@ def test_think_time(name: str) -> None:
         if not booked - tolerance <= request["think_ns"] <= booked + unsaid.sum() + tolerance:
             wrong.append(f"{request['name']}: {booked} instead of {request['think_ns']}")
     assert wrong == []
+
+
+def test_streams(name: str) -> None:
+    """Each event of a stream: its kind, and when it was seen, in order and usable."""
+    events = analysis(name).tables.events
+    count = 0
+    for request, got in pairs(name):
+        if "events_ns" not in request or not readable(name, request):
+            continue
+        rows = events.rows_of(got.exchange_no)
+        count += 1
+        assert got.stream is not None
+        assert [EVENT_KINDS[kind] for kind in events.kind[rows]] == request["event_kinds"]
+        assert events.seen_ns[rows].tolist() == request["events_seen_ns"]
+        assert events.in_order_ns[rows].tolist() == request["events_in_order_ns"]
+        assert events.time_ns[rows].tolist() == request["events_ns"]
+        assert got.ttft_ns == request["ttft_ns"]
+        assert got.stream.ended is (request["event_kinds"][-1] == "end")
+    if name.startswith("sse-") and WITHOUT_KEYS not in name:
+        assert count
+
+
+def test_decryption(name: str) -> None:
+    """Whether each connection could be decrypted, and why not."""
+    known = truth(name)
+    opened = known["keys"] is not None and not name.endswith(WITHOUT_KEYS)
+    for got, wanted in zip(
+        analysis(name).tables.connections, known["connections"], strict=True
+    ):
+        if "tls" not in wanted or name in TUNNELLED:
+            continue
+        assert got.tls is not None
+        if not opened or known.get("opaque"):
+            assert got.tls.decrypted == "no"
+            assert got.tls.why_not
+        elif known.get("gap") or known.get("one_side"):
+            assert got.tls.decrypted == "partial"
+            assert got.tls.why_not
+        else:
+            assert got.tls.decrypted == "yes"
+            assert got.tls.why_not is None
 
 
 def test_ledger_adds_up(name: str) -> None:

@@ -1,6 +1,20 @@
 """The captures, by topic; importing a module registers its scenarios."""
 
 from capture_maker.scenarios import incident  # noqa: I001 - the order of the table
-from capture_maker.scenarios import basic, web, names, tls, loss, tunnels, containers, hostile
+from capture_maker.scenarios import basic, web, names, tls, streams, multiplex, keys
+from capture_maker.scenarios import loss, tunnels, containers, hostile
 
-__all__ = ["basic", "containers", "hostile", "incident", "loss", "names", "tls", "tunnels", "web"]
+__all__ = [
+    "basic",
+    "containers",
+    "hostile",
+    "incident",
+    "keys",
+    "loss",
+    "multiplex",
+    "names",
+    "streams",
+    "tls",
+    "tunnels",
+    "web",
+]

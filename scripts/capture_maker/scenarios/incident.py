@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 from capture_maker.dns import Answer
-from capture_maker.http import Client, Reply, Write, chunk, reply, request, response
+from capture_maker.http import Client, Reply, reply, request
+from capture_maker.llm import WORDS, alone, chat, chunked
 from capture_maker.network import Fault
 from capture_maker.scenarios.basic import has_data, is_syn
 from capture_maker.simulation import MS, SECOND, Process
@@ -13,24 +14,6 @@ from capture_maker.stage import Form, Stage, scenario
 from capture_maker.tls import client_context, server_context
 
 LLM, TOOLS, FLAGS = "api.llm.example", "tools.svc.example", "flags.svc.example"
-ANSWER = (
-    "The order was delayed because the warehouse reported a mismatch between the pick list and "
-    "the stock count . I have asked for a recount and moved the delivery to Thursday ; the "
-    "customer will get a message with the new date . Shall I also waive the shipping fee ?"
-)
-WORDS = ANSWER.split()
-
-
-def event(content: dict[str, object], finish: str | None = None) -> bytes:
-    """A chunk of a chat completion as a server-sent event, in the chunked coding."""
-    data = {
-        "id": "chatcmpl-7f3a",
-        "object": "chat.completion.chunk",
-        "created": 1772546831,
-        "model": "example-large-2",
-        "choices": [{"index": 0, "delta": content, "finish_reason": finish}],
-    }
-    return chunk(b"data: " + json.dumps(data, separators=(",", ":")).encode() + b"\n\n")
 
 
 def chat_stream(
@@ -46,24 +29,7 @@ def chat_stream(
             word.
     """
     head_ns = first_token_ns - 1 * MS if head_ns is None else head_ns
-    head = response(
-        "200 OK",
-        b"",
-        "Content-Type: text/event-stream; charset=utf-8",
-        "Cache-Control: no-cache",
-        "X-Request-Id: req_51c2",
-        "Transfer-Encoding: chunked",
-        length=False,
-    )
-    role = event({"role": "assistant", "content": ""})
-    writes = [Write(head + role, event=True)]
-    pauses = [first_token_ns - head_ns, *gaps_ns]
-    for number, word in enumerate(words):
-        pause = pauses[min(number, len(pauses) - 1)]
-        writes.append(Write(event({"content": word + " "}), pause, event=True))
-    writes.append(Write(event({}, "stop"), 5 * MS, event=True))
-    writes.append(Write(chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n", 1 * MS, event=True))
-    return Reply(head_ns, writes, kind="sse")
+    return chunked(head_ns, alone(chat(first_token_ns - head_ns, gaps_ns, words)))
 
 
 def chat_request(host: str, prompt: str, turn: int) -> bytes:
@@ -141,11 +107,10 @@ def _tool(method: str, target: str, content: bytes = b"") -> bytes:
     fire={
         "http/slow-server": (3_490, 3_515),
         "tcp/syn-retransmission": (990, 1_010),
-        "capture/not-decrypted": None,
         "dns/slow-lookup": (595, 610),
         "tcp/fast-retransmission": None,
     },
-    silent=("tcp/retransmission-timeout", "tcp/zero-window-stall"),
+    silent=("tcp/retransmission-timeout", "tcp/zero-window-stall", "capture/not-decrypted"),
 )
 def llm_incident(stage: Stage) -> None:
     """An agent's turn, with everything that can be slow."""

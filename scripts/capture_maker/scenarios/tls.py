@@ -1,4 +1,4 @@
-"""TLS connections: versions, resumption, HelloRetryRequest, a failure; streams of events."""
+"""TLS connections: versions, resumption, HelloRetryRequest, a failure."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import ssl
 from typing import cast
 
 from capture_maker.http import Client, Reply, Write, reply, response
-from capture_maker.network import Fault
-from capture_maker.scenarios.basic import get, has_data
-from capture_maker.scenarios.incident import WORDS, chat_request, chat_stream
+from capture_maker.scenarios.basic import get
 from capture_maker.simulation import MS, Process
-from capture_maker.stage import Form, Stage, scenario
+from capture_maker.stage import Stage, scenario
 from capture_maker.tls import TlsSocket, client_context, server_context
 
 API = "api.example"
@@ -111,59 +109,3 @@ def tls_alert(stage: Stage) -> None:
     server.set_ciphers("ECDHE-ECDSA-AES128-GCM-SHA256")
     client.set_ciphers("ECDHE-ECDSA-CHACHA20-POLY1305")
     _connection(stage, server, client)
-
-
-def _stream(stage: Stage, *, stall: bool = False, faults: tuple[Fault, ...] = ()) -> None:
-    host, path = stage.server("api", "203.0.113.20", 30 * MS, 100_000_000)
-    path.faults += faults
-    gaps = [25 * MS, 30 * MS, 20 * MS] * 3 + [25 * MS, 700 * MS if stall else 25 * MS, 25 * MS]
-
-    def chat(method: str, target: str) -> Reply:
-        return chat_stream(350 * MS, gaps, WORDS[:32], head_ns=20 * MS)
-
-    stage.serve_tls(host, 443, chat, server_context(API))
-
-    def run() -> Process:
-        context = client_context(stage.key_log)
-        http = yield from stage.open(host, 443, context=context, server_name=API)
-        assert http
-        yield from http.call(chat_request(API, "Where is my order?", 1))
-        http.close()
-
-    stage.simulation.start(run())
-
-
-@scenario(
-    "sse-stream",
-    """A chat completion over TLS 1.3, streamed steadily: head and role at 20 ms, the first word at
-    350 ms, then 31 words at 20 to 30 ms.""",
-    form=Form(keys=True),
-    silent=("tcp/syn-retransmission", "http/slow-server", "llm/stream-stall"),
-)
-def sse_stream(stage: Stage) -> None:
-    """A steady stream."""
-    _stream(stage)
-
-
-@scenario(
-    "sse-stall",
-    "The same as sse-stream, but the model stops for 700 ms after the 11th word.",
-    form=Form(keys=True),
-    fire={"llm/stream-stall": (690, 710)},
-    silent=("tcp/syn-retransmission", "http/slow-server"),
-)
-def sse_stall(stage: Stage) -> None:
-    """A stream that stalls."""
-    _stream(stage, stall=True)
-
-
-@scenario(
-    "sse-loss",
-    """The same as sse-stream, but a segment with a word is lost and repaired: what looks like a
-    stall of the model is the network's.""",
-    form=Form(keys=True),
-    silent=("tcp/syn-retransmission", "http/slow-server"),
-)
-def sse_loss(stage: Stage) -> None:
-    """A stream with one loss."""
-    _stream(stage, faults=(Fault("client", has_data, "drop", (15,)),))
