@@ -199,9 +199,7 @@ def test_all_outputs_at_once(run: Run, tmp_path: Path, analysed: dict[str, Any])
     code, out, err = run("analyze", "x.pcap", *options)
     assert (code, err) == (0, "")
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names.values())
-    assert (
-        out.rstrip().replace("\n", "").endswith(f"Report: {tmp_path / 'r.html'}".replace("\n", ""))
-    )
+    assert out.endswith(f"\nReport: {tmp_path / 'r.html'}\n")
 
 
 def test_quiet(run: Run, analysed: dict[str, Any]) -> None:
