@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from capture_analyzer.detectors.catalogue import builtin
+
 ROOT = Path(__file__).resolve().parents[2]
 DETECTORS = ROOT / "capture_analyzer" / "detectors"
 
@@ -16,7 +18,6 @@ def detector_files() -> list[Path]:
 
 
 def test_catalogue_finds_every_module_once() -> None:
-    builtin = pytest.importorskip("capture_analyzer.detectors.catalogue").builtin
     expected = [f"{path.parent.name}/{path.stem}".replace("_", "-") for path in detector_files()]
     assert sorted(builtin()) == sorted(expected)
     assert len(set(expected)) == len(expected), "two modules with one id"

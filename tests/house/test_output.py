@@ -16,12 +16,6 @@ from click.testing import CliRunner
 ROOT = Path(__file__).resolve().parents[2]
 CAPTURES = ROOT / "captures"
 INCIDENT = CAPTURES / "llm-incident.pcap"
-CLI = ROOT / "capture_analyzer" / "cli" / "main.py"
-
-pytestmark = [
-    pytest.mark.skipif(not CLI.exists(), reason="no command line yet"),
-    pytest.mark.skipif(not INCIDENT.exists(), reason="no captures yet"),
-]
 
 ALL_CAPTURES = sorted(
     path for path in CAPTURES.glob("**/*") if path.suffix in {".pcap", ".pcapng", ".gz"}
