@@ -35,7 +35,10 @@ class Finding:
     action: str = column(
         "The advice as one short imperative for a list; empty likewise.", default=""
     )
-    finding_no: int = column("0-based: by severity, then cost, then time.", default=-1)
+    finding_no: int = column(
+        "0-based: by severity, then cost, then time; the report and the terminal count from 1.",
+        default=-1,
+    )
     connection_no: int | None = column("The connection, where it is one.", default=None)
     connection_nos: list[int] = column(
         "All connections it is about, where they are several.", default_factory=list

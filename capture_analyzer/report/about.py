@@ -34,11 +34,16 @@ def cannot_show(tables: Tables) -> list[str]:
             "round trip: proxies, queues, the program itself."
         )
     told.append("Copies that were lost before they reached the point of capture.")
-    hidden = sum(c.tls is not None and c.tls.decrypted != "yes" for c in tables.connections)
-    if hidden:
+    states = [c.tls.decrypted for c in tables.connections if c.tls is not None]
+    if hidden := states.count("no"):
         told.append(
             f"Anything inside TLS on {wording.count(hidden, 'connection')}: "
             f"{'its' if hidden == 1 else 'their'} requests are inferred from packets."
+        )
+    if partly := states.count("partial"):
+        told.append(
+            f"What could not be decrypted on {wording.count(partly, 'connection')} that otherwise "
+            "could; each connection says why."
         )
     missing = sum(connection.missing_bytes for connection in tables.connections)
     if missing:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from capture_analyzer import wording
@@ -78,9 +79,18 @@ def decryption(tables: Tables) -> str:
     if not states:
         return "no TLS"
     total = wording.count(len(states), "TLS connection")
-    read = sum(state.decrypted != "no" for state in states)
-    if read:
-        return f"decrypted {read:,} of {total}"
-    reasons = Counter(state.why_not for state in states if state.why_not)
-    reason = min(reasons, key=lambda text: (-reasons[text], text)) if reasons else ""
-    return f"not decrypted: {len(states):,} of {total}" + (f", {reason}" if reason else "")
+    by_state = Counter(state.decrypted for state in states)
+    reason = _commonest(state.why_not for state in states if state.decrypted == "no")
+    because = f", {reason}" if reason else ""
+    if by_state["no"] == len(states):
+        return f"not decrypted: {len(states):,} of {total}{because}"
+    text = f"decrypted {len(states) - by_state['no']:,} of {total}"
+    if by_state["partial"]:
+        text += f" ({by_state['partial']:,} in part)"
+    return text + (f", {by_state['no']:,} not{because}" if by_state["no"] else "")
+
+
+def _commonest(texts: Iterable[str | None]) -> str | None:
+    """The text that is there most often, of several the first by the alphabet."""
+    counts = Counter(text for text in texts if text)
+    return min(counts, key=lambda text: (-counts[text], text)) if counts else None

@@ -89,7 +89,10 @@ def on_slowest(tables: Tables) -> list[str]:
     if not sums:
         return [f"{text}."]
     cause, ns = max(sums.items(), key=lambda item: (item[1], -CAUSE_CODE[item[0]]))
-    return [f"{text}, {wording.share(ns, length)} of it {causes.SPENT[cause]}."]
+    text += f", {wording.share(ns, length)} of it {causes.SPENT[cause]}"
+    if slowest.ttft_ns is not None:
+        text += f"; its first content came after {amounts(slowest.ttft_ns, length)[0]}"
+    return [f"{text}."]
 
 
 def on_unknown(tables: Tables) -> list[str]:
