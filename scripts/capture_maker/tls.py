@@ -106,6 +106,8 @@ def client_context(
 class TlsSocket:
     """A TLS connection over an endpoint, with the endpoint's manner of use."""
 
+    split_hello = False  # the first record is sent as two, each in a segment of its own
+
     def __init__(
         self,
         endpoint: Endpoint,
@@ -194,6 +196,14 @@ class TlsSocket:
 
     def _flush(self) -> tuple[int, int]:
         data = self._outgoing.read()
+        if data and self.split_hello:
+            self.split_hello = False
+            half = len(data) // 2
+            self._send_records(data[:3] + (half - RECORD_HEADER).to_bytes(2, "big") + data[5:half])
+            data = data[:3] + (len(data) - half).to_bytes(2, "big") + data[half:]
+        return self._send_records(data)
+
+    def _send_records(self, data: bytes) -> tuple[int, int]:
         start = len(self.endpoint.buffer)
         records = self.endpoint.connection.records.setdefault(self.endpoint.active, [])
         at = 0

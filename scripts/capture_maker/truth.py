@@ -78,8 +78,15 @@ class Lookup:
 class Stream:
     """One direction of a connection as one vantage sees it."""
 
-    def __init__(self, packets: list[Packet], records: list[tuple[int, int]], at: Vantage) -> None:
+    def __init__(
+        self,
+        packets: list[Packet],
+        records: list[tuple[int, int]],
+        at: Vantage,
+        kept: set[int],
+    ) -> None:
         self._sent = [p for p in packets if p.payload and not p.copy and at in p.tapped]
+        self._kept = [p for p in self._sent if id(p) in kept]
         self._at = at
         self._records = records
         # The copy of each byte that reached the receiver first, in stream order.
@@ -101,6 +108,10 @@ class Stream:
         """When the byte was first seen."""
         times = [p.tapped[self._at] for p in self._sent if p.offset <= offset < p.end]
         return min(times, default=None)
+
+    def captured(self, offset: int) -> bool:
+        """Whether the file holds the byte."""
+        return any(p.offset <= offset < p.end for p in self._kept)
 
     def in_order(self, offset: int) -> int | None:
         """When it and all bytes before it had been seen, in copies that arrived."""
@@ -183,6 +194,7 @@ def tell(
                 [p for p in every if p.from_client is client],
                 connection.records.get(client, []),
                 at,
+                set(packet_no),
             )
             for client in (True, False)
         }
@@ -257,13 +269,13 @@ def _request(
         "response_bytes": call.response_length,
         "reset_code": call.reset_code,
     }
-    if call.events:
+    if call.kind == "sse":
         row |= _events(call, down, cut, row["request_start_ns"])
     if call.answered_ns is not None and call.received_ns is not None:
         row["think_ns"] = call.answered_ns - call.received_ns
     if call.response:
         row["response_start_ns"] = cut(down.usable(call.response[0]))
-        if call.complete:
+        if call.complete and down.captured(call.response[1] - 1):
             ends = (up.seen(call.request[1] - 1), down.usable(call.response[1] - 1))
             row["end_ns"] = cut(max(end or 0 for end in ends))
     if call.reset:
@@ -275,10 +287,11 @@ def _request(
 def _events(
     call: Call, down: Stream, cut: Callable[[int | None], int | None], start_ns: int | None
 ) -> dict[str, Any]:
-    """The times of a stream's events, by their last bytes."""
-    lasts = [end - 1 for end, _ in call.events]
+    """The times of a stream's events that the file holds, by their last bytes."""
+    held = [(end - 1, kind) for end, kind in call.events if down.captured(end - 1)]
+    lasts = [last for last, _ in held]
     usable = [cut(down.usable(last)) for last in lasts]
-    kinds = [kind for _, kind in call.events]
+    kinds = [kind for _, kind in held]
     first = usable[kinds.index("content")] if "content" in kinds else None
     return {
         "ttft_ns": None if first is None or start_ns is None else first - start_ns,

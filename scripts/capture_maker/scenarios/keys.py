@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import ssl
-from typing import cast
+from typing import Any, cast
 
 from capture_maker.http import Client, Reply, Write, reply, response
 from capture_maker.http import request as http_request
@@ -70,28 +70,61 @@ def _plain(stage: Stage) -> None:
 
 
 @scenario(
-    "tls13-bulk",
-    """Near miss of record-wait: a download of 150 KB over TLS 1.3 in records of 16 KB; what waits
-    for the end of a record is no one's first byte.""",
+    "tls13-download",
+    """Near miss of record-wait: a download of 200 KB over TLS 1.3 in records of 16 KB, each of
+    which takes 26 ms to arrive; but nobody waits for a first byte or an event.""",
     form=Form(keys=True),
     silent=(*DECRYPTED, "tls/record-wait"),
 )
-def tls13_bulk(stage: Stage) -> None:
+def tls13_download(stage: Stage) -> None:
     """A large answer."""
-    host, _ = stage.server("api", "203.0.113.20", 24 * MS, 50_000_000)
+    host, _ = stage.server("api", "203.0.113.20", 24 * MS, 5_000_000)
 
-    def bulk(method: str, target: str) -> Reply:
-        head = response("200 OK", b"", "Content-Length: 150000", length=False)
-        return Reply(15 * MS, [Write(head), *[Write(b"B" * 15_000) for _ in range(10)]])
+    def download(method: str, target: str) -> Reply:
+        kind = "Content-Type: application/octet-stream"
+        head = response("200 OK", b"", kind, "Content-Length: 200000", length=False)
+        return Reply(15 * MS, [Write(head), Write(b"B" * 200_000)])
 
-    stage.serve_tls(host, 443, bulk, server_context(API))
+    stage.serve_tls(host, 443, download, server_context(API))
 
     def run() -> Process:
         http = yield from stage.open(
             host, 443, context=client_context(stage.key_log), server_name=API
         )
         assert http
-        yield from http.call(get("/bulk"))
+        yield from http.call(get("/download"))
+        http.close()
+
+    stage.simulation.start(run())
+
+
+@scenario(
+    "tls13-split-hello",
+    """Near miss of hello-retry-request: the ClientHello of a TLS 1.3 handshake comes in two TLS
+    records and two segments. Two requests, think 40 and 90 ms.""",
+    form=Form(keys=True),
+    silent=(*DECRYPTED, "tls/hello-retry-request"),
+)
+def tls13_split_hello(stage: Stage) -> None:
+    """A ClientHello in two pieces."""
+    host, _ = stage.server("api", "203.0.113.20", 24 * MS)
+    stage.serve_tls(host, 443, route, server_context(API))
+
+    def layer(*args: Any, **more: Any) -> TlsSocket:
+        made = TlsSocket(*args, **more)
+        made.split_hello = True
+        return made
+
+    def run() -> Process:
+        context = client_context(stage.key_log)
+        socket = yield from stage.open_socket(
+            host, 443, context=context, server_name=API, layer=layer
+        )
+        assert socket
+        http = Client(stage.simulation, socket)
+        yield from http.call(get("/small"))
+        yield 60 * MS
+        yield from http.call(get("/large"))
         http.close()
 
     stage.simulation.start(run())

@@ -1,4 +1,4 @@
-"""HTTP/2: many streams on one connection; and servers that fail."""
+"""HTTP/2: many streams on one connection."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from h2.errors import ErrorCodes
 
-from capture_maker.http import Reply, Write, reply
+from capture_maker.http import Write
 from capture_maker.http2 import Answer, Client, Server, answer
 from capture_maker.network import Fault
-from capture_maker.scenarios.basic import get, has_data
+from capture_maker.scenarios.basic import has_data
 from capture_maker.simulation import MS, Process
 from capture_maker.stage import Form, Stage, scenario
 from capture_maker.tls import client_context, server_context
@@ -223,36 +223,5 @@ def h2_goaway(stage: Stage) -> None:
         yield from again.call("GET", "/think?ms=110", API, FIELDS)
         yield 30 * MS
         again.close()
-
-    stage.simulation.start(run())
-
-
-@scenario(
-    "server-errors",
-    """Twelve requests to one server over HTTP/1.1, of which four fail: 503 three times, each at
-    once, and 500 after 40 ms.""",
-    fire={"http/server-errors": None},
-    silent=("http/slow-server", "tcp/syn-retransmission"),
-)
-def server_errors(stage: Stage) -> None:
-    """A server that fails often."""
-    host, _ = stage.server("app", "192.0.2.10", 20 * MS)
-    failures = {4: ("503 Service Unavailable", 2), 5: ("503 Service Unavailable", 2)}
-    failures |= {9: ("500 Internal Server Error", 40), 10: ("503 Service Unavailable", 2)}
-
-    def route(method: str, target: str) -> Reply:
-        status, think_ms = failures.get(int(target.rpartition("/")[2]), ("200 OK", 12))
-        json = "Content-Type: application/json"
-        return reply(status, b'{"state":1}', json, think_ns=think_ms * MS)
-
-    stage.serve(host, 80, route)
-
-    def run() -> Process:
-        http = yield from stage.open(host, 80)
-        assert http
-        for number in range(1, 13):
-            yield from http.call(get(f"/orders/{number}", "app.example"))
-            yield 8 * MS
-        http.close()
 
     stage.simulation.start(run())

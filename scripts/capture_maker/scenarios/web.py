@@ -116,3 +116,62 @@ def http_keep_alive(stage: Stage) -> None:
     stage.simulation.start(first())
     stage.simulation.start(second(), 25 * MS)
     stage.simulation.start(third(), 60 * MS)
+
+
+def _statuses(stage: Stage, statuses: dict[int, str], count: int) -> None:
+    """So many requests on one connection; `statuses` of some of them, the others succeed."""
+    host, _ = stage.server("app", "192.0.2.10", 20 * MS)
+
+    def route(method: str, target: str) -> Reply:
+        status = statuses.get(int(target.rpartition("/")[2]), "200 OK")
+        think_ms = 40 if status.startswith("500") else 12
+        json = "Content-Type: application/json"
+        return reply(status, b'{"state":1}', json, think_ns=think_ms * MS)
+
+    stage.serve(host, 80, route)
+
+    def run() -> Process:
+        http = yield from stage.open(host, 80)
+        assert http
+        for number in range(1, count + 1):
+            yield from http.call(get(f"/orders/{number}"))
+            yield 8 * MS
+        http.close()
+
+    stage.simulation.start(run())
+
+
+@scenario(
+    "http-server-errors",
+    "Twenty requests on one connection, of which four fail: 503, 502, and 500 twice.",
+    fire={"http/server-errors": None},
+    silent=("http/slow-server", "tcp/syn-retransmission"),
+)
+def http_server_errors(stage: Stage) -> None:
+    """A server that fails often."""
+    failed = {4: "503 Service Unavailable", 5: "502 Bad Gateway"}
+    failed |= dict.fromkeys((11, 16), "500 Internal Server Error")
+    _statuses(stage, failed, 20)
+
+
+@scenario(
+    "http-one-error",
+    "Twenty-five requests on one connection, of which one fails with 500.",
+    fire={"http/server-errors": None},
+    silent=("http/slow-server", "tcp/syn-retransmission"),
+)
+def http_one_error(stage: Stage) -> None:
+    """A server that fails once."""
+    _statuses(stage, {9: "500 Internal Server Error"}, 25)
+
+
+@scenario(
+    "http-client-errors",
+    """Near miss of server-errors: ten requests, of which four are refused for what the client did:
+    404 twice, 400 and 429.""",
+    silent=("http/slow-server", "http/server-errors", "tcp/syn-retransmission"),
+)
+def http_client_errors(stage: Stage) -> None:
+    """A client that errs."""
+    failed = dict.fromkeys((2, 5), "404 Not Found")
+    _statuses(stage, {**failed, 6: "400 Bad Request", 9: "429 Too Many Requests"}, 10)
