@@ -19,3 +19,20 @@ def label(connection: Connection) -> str:
         return connection.server_name
     ip = connection.server_ip
     return f"[{ip}]:{connection.server_port}" if ":" in ip else f"{ip}:{connection.server_port}"
+
+
+def same_server(one: Connection, other: Connection) -> bool:
+    """Whether two connections were meant for one server: by port, and by address or name.
+
+    Of a connection that failed only the address is known, unless DNS named it.
+    """
+    if one.server_port != other.server_port:
+        return False
+    named = one.server_name is not None and one.server_name == other.server_name
+    return named or one.server_ip == other.server_ip
+
+
+def with_port(connection: Connection) -> str:
+    """A server in a sentence, with its port."""
+    text = label(connection)
+    return f"{text} (port {connection.server_port})" if connection.server_name else text

@@ -1,0 +1,264 @@
+"""Losses as their detectors judge them: by what made the sender repeat the bytes.
+
+The facts are the table `holes` (what a receiver waited for) and the packets' labels and
+mechanisms. A hole belongs to the mechanism of the repeat that filled it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capture_analyzer.detectors.servers import Server, label, server_of
+from capture_analyzer.detectors.shares import Episodes, Share, deal_out, joined
+from capture_analyzer.model.analysis import Tables
+from capture_analyzer.model.column import NO_TIME
+from capture_analyzer.model.connections import Connection
+from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding
+from capture_analyzer.model.holes import HOLE_KINDS
+from capture_analyzer.model.packets import LABELS, MECHANISMS, SPURIOUS, Packets
+
+FAST: Final = 0
+TAIL: Final = 1
+TIMEOUT: Final = 2
+"""Faults, by number: repaired fast, by a tail loss probe, by the retransmission timer."""
+
+MOST_CONNECTIONS: Final = 20
+"""Where a fault hit more connections of one server than this, they are one finding: nobody
+reads more, and it is the path that they have in common."""
+
+_FAULT_OF: Final = np.array(
+    [
+        {"fast": FAST, "tlp": TAIL, "rto": TIMEOUT, "after_rto": TIMEOUT}.get(name, -1)
+        for name in MECHANISMS
+    ]
+)
+_RETRANSMISSION: Final = LABELS.index("retransmission")
+_NEEDLESS: Final = SPURIOUS.index("true")
+_LOSS: Final = HOLE_KINDS.index("loss")
+
+LEAST_CONFIDENCE: Final = 0.5  # holes are at least as certain as this, or they are not booked
+
+
+@dataclasses.dataclass(slots=True)
+class Loss:
+    """One fault on one connection, or on several of one server.
+
+    Attributes:
+        connections: which.
+        repeats: packets that repeat lost bytes, ascending.
+        from_client: for each of them, who sent it.
+        mechanisms: for each of them, how the sender came to it.
+        waits: (how long, packet that showed it, packet that ended it, when it began) of each
+            hole, worst first.
+        confidence: of its holes, 0 to 1.
+        share: its ledger time.
+        from_ns: begin of its first hole, or its first repeat.
+        to_ns: end of its last.
+    """
+
+    connections: list[Connection]
+    repeats: list[int]
+    from_client: list[bool]
+    mechanisms: list[str]
+    waits: list[tuple[int, int, int, int]]
+    confidence: float
+    share: Share
+    from_ns: int
+    to_ns: int
+
+    @property
+    def server(self) -> str:
+        """The server's name in a sentence."""
+        return label(self.connections[0])
+
+    @property
+    def worst_ns(self) -> int:
+        """The longest wait of a receiver; 0 where none was seen."""
+        return self.waits[0][0] if self.waits else 0
+
+    @property
+    def whose(self) -> str:
+        """Which way the data went: "from NAME", "to NAME" or "from and to NAME"."""
+        if all(self.from_client):
+            return f"to {self.server}"
+        return f"from and to {self.server}" if any(self.from_client) else f"from {self.server}"
+
+
+def losses(tables: Tables, fault: int) -> list[Loss]:
+    """One fault's losses, by connection (by server where many connections have it)."""
+    packets = tables.packets
+    rows = np.flatnonzero(packets.label == _RETRANSMISSION)
+    rows = rows[(packets.spurious[rows] != _NEEDLESS) & (packets.payload_bytes[rows] > 0)]
+    rows = rows[_repaired_by(packets, rows) == fault]
+    if not len(rows):
+        return []
+    owner = packets.connection_no[rows]
+    order = np.argsort(owner, kind="stable")
+    rows, owner = rows[order], owner[order]
+    numbers, starts = np.unique(owner, return_index=True)
+    bounds = np.append(starts, len(rows)).tolist()
+
+    holes = tables.holes
+    of_hole = fault_of_holes(tables)
+    shares = deal_out(
+        tables,
+        "loss_recovery",
+        Episodes(
+            holes.connection_no[of_hole >= 0],
+            holes.opened_ns[of_hole >= 0],
+            holes.filled_ns[of_hole >= 0],
+            of_hole[of_hole >= 0],
+        ),
+        fault,
+    )
+    mine = np.flatnonzero(of_hole == fault)
+    low = np.searchsorted(holes.connection_no[mine], numbers, "left").tolist()
+    high = np.searchsorted(holes.connection_no[mine], numbers, "right").tolist()
+    found = []
+    for at, number in enumerate(numbers.tolist()):
+        repeats = rows[bounds[at] : bounds[at + 1]]
+        waits, confidence, begins, ends = _holes(tables, mine[low[at] : high[at]])
+        times = packets.time_ns[repeats]
+        found.append(
+            Loss(
+                connections=[tables.connections[number]],
+                repeats=(repeats + 1).tolist(),
+                from_client=(packets.from_client[repeats] == 1).tolist(),
+                mechanisms=[MECHANISMS[code] for code in packets.mechanism[repeats].tolist()],
+                waits=waits,
+                confidence=confidence,
+                share=shares.get(number, Share()),
+                from_ns=min([int(times.min()), *begins]),
+                to_ns=max([int(times.max()), *ends]),
+            )
+        )
+    return _by_server(found)
+
+
+def _repaired_by(packets: Packets, rows: NDArray[np.intp]) -> NDArray[np.int64]:
+    """The fault that each repeat counts for: that of the last repeat of the same bytes.
+
+    A probe or a fast repeat that was lost too did not repair anything.
+    """
+    if not len(rows):
+        return np.empty(0, np.int64)
+    owner, side, seq = packets.connection_no[rows], packets.from_client[rows], packets.seq[rows]
+    order = np.lexsort((rows, seq, side, owner))
+    same = np.ones(len(rows) - 1, np.bool_)
+    for column in (owner, side, seq):
+        same &= column[order[1:]] == column[order[:-1]]
+    ends = np.flatnonzero(np.append(~same, True))
+    group = np.append(0, np.cumsum(~same))
+    result = np.empty(len(rows), np.int64)
+    result[order] = _FAULT_OF[packets.mechanism[rows[order[ends]]]][group]
+    return result
+
+
+def fault_of_holes(tables: Tables) -> NDArray[np.int64]:
+    """The fault of each hole; -1 = no loss, or never repaired."""
+    holes = tables.holes
+    filled = (holes.kind == _LOSS) & (holes.filled_ns != NO_TIME) & (holes.filled_packet_no > 0)
+    faults = _FAULT_OF[tables.packets.mechanism[holes.filled_packet_no - 1]]
+    return np.where(filled, faults, -1)
+
+
+def _holes(
+    tables: Tables, rows: NDArray[np.intp]
+) -> tuple[list[tuple[int, int, int, int]], float, list[int], list[int]]:
+    """Waits for holes, worst first; their mean confidence; begin and end of all."""
+    holes = tables.holes
+    if not len(rows):
+        return [], LEAST_CONFIDENCE, [], []
+    opened, filled = holes.opened_ns[rows], holes.filled_ns[rows]
+    waited = filled - opened
+    order = rows[np.lexsort((opened, -waited))]
+    columns = (
+        holes.filled_ns[order] - holes.opened_ns[order],
+        holes.opened_packet_no[order],
+        holes.filled_packet_no[order],
+        holes.opened_ns[order],
+    )
+    waits = list(zip(*(column.tolist() for column in columns), strict=True))
+    weights = np.maximum(waited, 1)
+    confidence = float((holes.confidence[rows] * weights).sum() / weights.sum())
+    return waits, confidence, [int(opened.min())], [int(filled.max())]
+
+
+def _by_server(found: list[Loss]) -> list[Loss]:
+    groups: dict[Server, list[Loss]] = {}
+    for loss in found:
+        groups.setdefault(server_of(loss.connections[0]), []).append(loss)
+    result = []
+    for group in groups.values():
+        result += [_merged(group)] if len(group) > MOST_CONNECTIONS else group
+    return result
+
+
+def _merged(group: Sequence[Loss]) -> Loss:
+    weights = [max(sum(wait[0] for wait in loss.waits), 1) for loss in group]
+    certain = sum(loss.confidence * weight for loss, weight in zip(group, weights, strict=True))
+    return Loss(
+        connections=[loss.connections[0] for loss in group],
+        repeats=[number for loss in group for number in loss.repeats],
+        from_client=[side for loss in group for side in loss.from_client],
+        mechanisms=[name for loss in group for name in loss.mechanisms],
+        waits=sorted((w for loss in group for w in loss.waits), key=lambda w: (-w[0], w[3])),
+        confidence=certain / sum(weights),
+        share=joined([loss.share for loss in group]),
+        from_ns=min(loss.from_ns for loss in group),
+        to_ns=max(loss.to_ns for loss in group),
+    )
+
+
+def finding_of(
+    detector: str,
+    loss: Loss,
+    count: int,
+    summary: str,
+    advice: str,
+    action: str,
+    measures: dict[str, int | float | str | bool | None],
+) -> Finding:
+    """The finding of a loss; what differs between detectors is given."""
+    evidence = [number for _, opener, filler, _ in loss.waits for number in (opener, filler)]
+    evidence += loss.repeats
+    share = loss.share
+    return Finding(
+        detector=detector,
+        severity=share.severity(),
+        confidence=round(loss.confidence, 2),
+        summary=summary,
+        advice=advice,
+        action=action,
+        connection_no=loss.connections[0].connection_no if len(loss.connections) == 1 else None,
+        connection_nos=[connection.connection_no for connection in loss.connections],
+        exchange_nos=share.exchange_nos,
+        from_ns=loss.from_ns,
+        to_ns=loss.to_ns,
+        count=count,
+        cost_ns=share.cost_ns if share.rows else None,
+        measures={
+            "connections": len(loss.connections),
+            "segments_repeated": len(loss.repeats),
+            "wait_max_ns": loss.worst_ns,
+            **measures,
+        },
+        examples=_examples(loss),
+        packet_nos=evidence[:MAX_PACKET_NOS],
+        packet_total=len({number for number in evidence if number > 0}),
+        ledger_rows=share.rows,
+    )
+
+
+def _examples(loss: Loss) -> list[Example]:
+    if not loss.waits:
+        return [Example([number]) for number in loss.repeats[:MAX_EXAMPLES]]
+    return [
+        Example([number for number in (opener, filler) if number > 0], waited)
+        for waited, opener, filler, _ in loss.waits[:MAX_EXAMPLES]
+    ]
