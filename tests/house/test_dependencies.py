@@ -74,7 +74,11 @@ def test_lock_has_hashes_and_names_no_index(lock: str) -> None:
 def licence_of(name: str) -> str:
     """What a package says of its licence: the expression, the field, the classifiers."""
     data = metadata.metadata(name)
-    said = [data.get("License-Expression") or "", (data.get("License") or "").split("\n")[0]]
+    said = [
+        text.split("\n")[0]
+        for field in ("License-Expression", "License")
+        for text in data.get_all(field) or []
+    ]
     said += [line for line in data.get_all("Classifier") or [] if line.startswith("License")]
     return " ".join(said)
 
