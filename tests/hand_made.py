@@ -16,6 +16,7 @@ from capture_analyzer.model.causes import CAUSE_CODE
 from capture_analyzer.model.connections import Connection, TlsSummary
 from capture_analyzer.model.events import Events
 from capture_analyzer.model.exchanges import Exchange, Phases
+from capture_analyzer.model.frames import Frames
 from capture_analyzer.model.holes import Holes
 from capture_analyzer.model.packets import ACK, LABELS, Packets
 from capture_analyzer.model.tls_records import TlsRecords
@@ -30,6 +31,8 @@ def packets(count: int, **columns: Any) -> Packets:
     for field in dataclasses.fields(Packets):
         if field.name == "addresses":
             arrays["addresses"] = ["192.0.2.1", "198.51.100.1"]
+            continue
+        if "NDArray" not in str(field.type):
             continue
         kind = get_args(get_args(get_type_hints(Packets)[field.name])[1])[0]
         value = columns.pop(field.name, 0)
@@ -139,6 +142,7 @@ def tables(**values: Any) -> Tables:
         "holes": Holes(),
         "tls_records": TlsRecords(),
         "handshake_messages": [],
+        "frames": Frames(),
         "messages": [],
         "lookups": [],
         "exchanges": [],

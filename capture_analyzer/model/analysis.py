@@ -12,6 +12,7 @@ from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.events import Events
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.findings import DetectorOutcome, Finding
+from capture_analyzer.model.frames import Frames
 from capture_analyzer.model.holes import Holes
 from capture_analyzer.model.lookups import Lookup
 from capture_analyzer.model.messages import Message
@@ -49,6 +50,7 @@ class Tables:
     holes: Holes
     tls_records: TlsRecords
     handshake_messages: list[HandshakeMessage]
+    frames: Frames
     messages: list[Message]
     lookups: list[Lookup]
     exchanges: list[Exchange]
@@ -83,6 +85,8 @@ class Analysis:
         """
         if table not in TABLES:
             raise KeyError(f"no table {table!r}; tables: {', '.join(TABLES)}")
+        if table == "packets":
+            self.tables.packets.complete()
         owner = self if hasattr(self, table) else self.tables
         return to_frame(TABLES[table], getattr(owner, table))
 
@@ -95,6 +99,7 @@ TABLES: dict[str, type] = {
     "holes": Holes,
     "tls_records": TlsRecords,
     "handshake_messages": HandshakeMessage,
+    "frames": Frames,
     "messages": Message,
     "lookups": Lookup,
     "exchanges": Exchange,

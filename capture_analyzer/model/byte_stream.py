@@ -38,6 +38,8 @@ class ByteStream:
             (it may lie behind the last chunk: then the tail is a gap).
         fin_ns: the FIN was seen then; None without one.
         reset_ns: an RST from either side was seen then; None without one.
+        origins: where the first byte of each chunk lies in the transport's stream (inside a
+            TLS record); None where this is the transport's stream.
     """
 
     connection_no: int
@@ -55,6 +57,7 @@ class ByteStream:
     begins_mid_stream: bool = False
     fin_ns: int | None = None
     reset_ns: int | None = None
+    origins: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         """Number of chunks."""
@@ -66,6 +69,16 @@ class ByteStream:
         if index < 0 or offset >= self.starts[index] + self.lengths[index]:
             return -1
         return index
+
+    def in_transport(self, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Offsets in the transport's stream of the bytes at `offsets` of this one.
+
+        A byte that the capture lacks is placed as if it followed the chunk before it.
+        """
+        if self.origins is None or not len(self):
+            return offsets
+        chunk = np.maximum(np.searchsorted(self.starts, offsets, "right") - 1, 0)
+        return self.origins[chunk] + (offsets - self.starts[chunk])
 
     def gaps(self) -> list[tuple[int, int]]:
         """(offset, length) of every stretch that the capture lacks, in order."""

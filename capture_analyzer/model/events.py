@@ -55,6 +55,16 @@ class Events:
     packet_no: NDArray[np.int32] = column(
         "Packet with its last byte.", default_factory=empty_array(np.int32)
     )
+    offset: NDArray[np.int64] = column(
+        "Transport stream offset of its first byte.",
+        unit="bytes",
+        default_factory=empty_array(np.int64),
+    )
+    end_offset: NDArray[np.int64] = column(
+        "Transport stream offset behind its last byte.",
+        unit="bytes",
+        default_factory=empty_array(np.int64),
+    )
 
     def __len__(self) -> int:
         return len(self.time_ns)

@@ -69,6 +69,11 @@ class Exchange:
         "Time to the first event with generated content.", unit="ns", default=None
     )
     request_bytes: int = column("Request bytes on the stream.", unit="bytes", default=0)
+    response_offset: int | None = column(
+        "Transport stream offset of the first byte of the final response.",
+        unit="bytes",
+        default=None,
+    )
     response_bytes: int = column("Response bytes on the stream.", unit="bytes", default=0)
     phases: Phases = column("Its phases.", default_factory=Phases)
     request_first_packet_no: int | None = column(

@@ -30,6 +30,7 @@ class MessageEvent(NamedTuple):
         size_bytes: length of its data.
         generated_chars: characters of generated content.
         output_tokens: as the server counts them so far; -1 = it does not say.
+        offset, end_offset: transport stream offsets of its first byte and behind its last.
     """
 
     seen_ns: int
@@ -40,6 +41,8 @@ class MessageEvent(NamedTuple):
     size_bytes: int
     generated_chars: int
     output_tokens: int
+    offset: int
+    end_offset: int
 
 
 @dataclasses.dataclass(slots=True)
@@ -55,6 +58,12 @@ class StreamFacts:
     error_code: str | None = column("Code of an error event.", default=None)
     input_tokens: int | None = column("As the server counts them.", default=None)
     output_tokens: int | None = column("As the server counts them.", default=None)
+    cadence_ns: int | None = column(
+        "Its usual pace: median gap between the instants at which generated content came; None "
+        "= too few.",
+        unit="ns",
+        default=None,
+    )
     undecoded: bool = column("Its content coding could not be decoded to the end.", default=False)
 
 
@@ -83,6 +92,12 @@ class Message:
     )
     decoded_bytes: int | None = column(
         "Content length after content coding, if it was decoded.", unit="bytes", default=None
+    )
+    transport_offset: int | None = column(
+        "Offset of its first byte in the transport's stream, in front of any decryption; None = "
+        "the same.",
+        unit="bytes",
+        default=None,
     )
     first_packet_no: int = column("Packet with its first byte.", default=0)
     head_packet_no: int = column("Packet that completed the header section.", default=0)

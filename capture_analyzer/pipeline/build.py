@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.capture import Capture
 from capture_analyzer.model.column import NO_TIME
@@ -22,6 +24,7 @@ from capture_analyzer.pipeline.reassemble import reassemble
 from capture_analyzer.pipeline.redact import Redactor
 from capture_analyzer.pipeline.scan import scan
 from capture_analyzer.pipeline.tcp import analyse
+from capture_analyzer.pipeline.tcp.wireshark import add_labels
 
 
 def build(
@@ -49,6 +52,7 @@ def build(
     flows = group(packets)
     progress("connections", 1, 3)
     tcp = analyse(packets, flows)
+    packets.unfinished = functools.partial(add_labels, epoch_ns=capture.epoch_ns)
     progress("connections", 2, 3)
     streams = reassemble(capture, packets, flows, tcp.connections)
     progress("connections", 3, 3)
@@ -64,6 +68,7 @@ def build(
     setups = join(exchanges, tcp.connections, lookups)
     timeline.add_phases(exchanges, setups)
     progress("exchanges", 1, 2)
+    events = collect_events(exchanges)
     waits = find_waits(
         Facts.of(
             exchanges,
@@ -73,6 +78,8 @@ def build(
             streams,
             dissected.tls_records,
             dissected.handshake_messages,
+            events,
+            dissected.frames,
         )
     )
     ledger = timeline.resolve(exchanges, waits)
@@ -88,10 +95,11 @@ def build(
         holes=tcp.holes,
         tls_records=dissected.tls_records,
         handshake_messages=dissected.handshake_messages,
+        frames=dissected.frames,
         messages=dissected.messages,
         lookups=lookups,
         exchanges=exchanges,
-        events=collect_events(exchanges),
+        events=events,
         waits=waits,
         ledger=ledger,
         anomalies=[

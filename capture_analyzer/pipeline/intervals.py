@@ -9,7 +9,7 @@ Times = NDArray[np.int64]
 Indices = NDArray[np.intp]
 
 
-def running_maximum(groups: NDArray[np.int32], values: Times) -> Times:
+def running_maximum(groups: NDArray[np.signedinteger], values: Times) -> Times:
     """The greatest value so far within each run of equal groups."""
     result = values.copy()
     step = 1
@@ -74,13 +74,13 @@ def overlaps(
 
 
 def subtract(
-    groups: NDArray[np.int32],
+    groups: NDArray[np.signedinteger],
     begins: Times,
     ends: Times,
-    cut_groups: NDArray[np.int32],
+    cut_groups: NDArray[np.signedinteger],
     cut_begins: Times,
     cut_ends: Times,
-) -> tuple[NDArray[np.int32], Times, Times]:
+) -> tuple[NDArray[np.signedinteger], Times, Times]:
     """What is left of one span a group when cuts inside it are taken out.
 
     Args:
@@ -102,3 +102,17 @@ def subtract(
     rest_begins, rest_ends = rest_begins[by_begin], rest_ends[by_end]
     kept = rest_ends > rest_begins
     return all_groups[by_begin][kept], rest_begins[kept], rest_ends[kept]
+
+
+def union(
+    groups: NDArray[np.signedinteger], begins: Times, ends: Times
+) -> tuple[NDArray[np.signedinteger], Times, Times]:
+    """Spans that cover the same instants of each group and neither overlap nor touch."""
+    order = np.lexsort((begins, groups))
+    groups, begins, ends = groups[order], begins[order], ends[order]
+    reach = running_maximum(groups, ends)
+    new = np.ones(len(groups), np.bool_)
+    new[1:] = (groups[1:] != groups[:-1]) | (begins[1:] > reach[:-1])
+    first = np.flatnonzero(new)
+    last = np.append(first[1:], len(groups)) - 1
+    return groups[first], begins[first], reach[last]

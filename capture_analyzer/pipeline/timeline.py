@@ -6,6 +6,10 @@ and never do: at each instant the first cause in order of precedence
 exchanges are resolved at once: their bounds and those of their waits cut the time into
 elementary pieces; for each cause a running count of begins less ends says which pieces it
 covers.
+
+Waits of one cause that follow each other become one entry, but for two things: a long wait
+keeps an entry of its own, so that a finding can point to it, and an entry ends where the
+first generated content is there, so that those before it add up to the time to first token.
 """
 
 from __future__ import annotations
@@ -22,6 +26,9 @@ from capture_analyzer.model.exchanges import Exchange, Phases
 from capture_analyzer.model.waits import Ledger, Waits
 from capture_analyzer.pipeline.join import Setup
 
+LONG_NS: Final = 100_000_000
+"""From this length on a wait keeps an entry of its own."""
+
 _UNKNOWN: Final = CAUSE_CODE["unknown"]
 
 
@@ -36,7 +43,8 @@ def resolve(exchanges: Sequence[Exchange], waits: Waits) -> Ledger:
     Returns:
         For each exchange, entries from `start_ns` to `end_ns` (`last_ns` where that is None)
         that touch; an exchange of no length has one entry of no length. Neighbours differ in
-        cause. An entry has the packets that its first wait began with and its last ended with.
+        cause, save where a wait is long or the first token came. An entry has the packets that
+        its first wait began with and its last ended with.
     """
     count = len(exchanges)
     if not count:
@@ -52,10 +60,12 @@ def resolve(exchanges: Sequence[Exchange], waits: Waits) -> Ledger:
     real = ends > begins
     chosen, owner, begins, ends = chosen[real], owner[real], begins[real], ends[real]
 
+    token_owner, token = _first_tokens(exchanges, start, end)
+
     # Elementary pieces: piece k reaches from instant k to instant k + 1 of its exchange.
     everyone = np.arange(count)
-    all_owners = np.concatenate((everyone, everyone, owner, owner)).astype(np.int64)
-    times = np.concatenate((start, end, begins, ends))
+    all_owners = np.concatenate((everyone, everyone, owner, owner, token_owner)).astype(np.int64)
+    times = np.concatenate((start, end, begins, ends, token))
     order = _by_owner_and_time(all_owners, times, start)
     sorted_owners, sorted_times = all_owners[order], times[order]
     new = np.ones(len(order), np.bool_)
@@ -64,29 +74,38 @@ def resolve(exchanges: Sequence[Exchange], waits: Waits) -> Ledger:
     position[order] = np.cumsum(new) - 1
     instant_owner, instant = sorted_owners[new], sorted_times[new]
     begin_at = position[2 * count : 2 * count + len(owner)]
-    end_at = position[2 * count + len(owner) :]
+    end_at = position[2 * count + len(owner) : 2 * count + 2 * len(owner)]
+    token_at = position[2 * count + 2 * len(owner) :]
 
     cause = np.full(len(instant), _UNKNOWN, np.uint8)
     # Which maximal run of its cause a piece belongs to, numbered over all causes; -1 = none.
     run = np.full(len(instant), -1, np.int64)
     first_wait: list[NDArray[np.intp]] = []
     last_wait: list[NDArray[np.intp]] = []
+    run_lengths: list[NDArray[np.int64]] = []
     runs = 0
     causes = waits.cause[chosen]
     for code in np.unique(causes)[::-1].tolist():  # the strongest writes last
         mine = np.flatnonzero(causes == code)
         opened = np.bincount(begin_at[mine], minlength=len(instant))
         closed = np.bincount(end_at[mine], minlength=len(instant))
-        covered = np.cumsum(opened - closed) > 0
-        edges = np.diff(covered.astype(np.int8), prepend=0, append=0)
-        run_begins, run_ends = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
+        depth = np.cumsum(opened - closed)
+        covered = depth > 0
+        # A run also begins where all waits so far end and others begin.
+        begun = covered & (depth == opened)
+        run_begins = np.flatnonzero(begun)
+        ended = np.zeros(len(covered) + 1, np.bool_)
+        ended[1:] = covered
+        ended[:-1] &= ~covered | begun
+        run_ends = np.flatnonzero(ended)
         by_begin = mine[np.argsort(begin_at[mine], kind="stable")]
         by_end = mine[np.argsort(end_at[mine], kind="stable")]
         first_wait.append(by_begin[np.searchsorted(begin_at[by_begin], run_begins, "left")])
         last_wait.append(by_end[np.searchsorted(end_at[by_end], run_ends, "right") - 1])
         cause[covered] = code
-        run[covered] = runs + np.cumsum(edges[:-1] == 1)[covered] - 1
+        run[covered] = runs + np.cumsum(begun)[covered] - 1
         runs += len(run_begins)
+        run_lengths.append(instant[np.minimum(run_ends, len(instant) - 1)] - instant[run_begins])
 
     # Join neighbouring pieces of one cause; an exchange's last instant begins no piece,
     # unless the exchange has no length.
@@ -94,7 +113,10 @@ def resolve(exchanges: Sequence[Exchange], waits: Waits) -> Ledger:
     first_of_owner = np.concatenate(([True], last_of_owner[:-1]))
     piece = ~last_of_owner | first_of_owner
     entry = first_of_owner.copy()
-    entry[1:] |= (cause[1:] != cause[:-1]) & piece[1:]
+    long = np.append(np.concatenate([*run_lengths, [0]]) >= LONG_NS, False)  # the last: of none
+    apart = (run[1:] != run[:-1]) & (long[run[1:]] | long[run[:-1]])
+    entry[1:] |= ((cause[1:] != cause[:-1]) | apart) & piece[1:]
+    entry[token_at] |= piece[token_at]
     entries = np.flatnonzero(entry)
     exchange_no = instant_owner[entries]
     from_ns = instant[entries]
@@ -103,12 +125,15 @@ def resolve(exchanges: Sequence[Exchange], waits: Waits) -> Ledger:
     to_ns[is_last] = end[exchange_no[is_last]]
 
     entry_run = run[entries]
+    last_piece = np.append(entries[1:], len(entry)) - 1
+    last_piece -= (last_piece > entries) & ~piece[last_piece]  # an exchange's last instant
+    last_run = run[last_piece]
     known = entry_run >= 0
     confidence = np.zeros(len(entries), np.float32)
     packets = np.zeros((3, len(entries)), np.int32)
     if runs:
         opening = chosen[np.concatenate(first_wait)][entry_run[known]]
-        closing = chosen[np.concatenate(last_wait)][entry_run[known]]
+        closing = chosen[np.concatenate(last_wait)][last_run[known]]
         confidence[known] = np.minimum(waits.confidence[opening], waits.confidence[closing])
         packets[0, known] = waits.packet_a[opening]
         packets[1, known] = waits.packet_b[closing]
@@ -125,6 +150,20 @@ def resolve(exchanges: Sequence[Exchange], waits: Waits) -> Ledger:
         packet_b=packets[1],
         packet_c=packets[2],
     )
+
+
+def _first_tokens(
+    exchanges: Sequence[Exchange], start: NDArray[np.int64], end: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Exchanges whose answer is streamed, and when its first generated content was there."""
+    rows = [
+        (number, exchange.request_start_ns + exchange.ttft_ns)
+        for number, exchange in enumerate(exchanges)
+        if exchange.ttft_ns is not None
+    ]
+    owner, token = np.array(rows, np.int64).reshape(-1, 2).T
+    inside = (token > start[owner]) & (token < end[owner])
+    return owner[inside], token[inside]
 
 
 def _by_owner_and_time(

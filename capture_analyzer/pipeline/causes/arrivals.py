@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.connections import Connection
+from capture_analyzer.pipeline.causes.links import full_segments
 from capture_analyzer.pipeline.intervals import Times
 from capture_analyzer.pipeline.reassemble import Streams
-
-_OPTIONS: Final = 40
-"""A full segment is shorter than the MSS by its TCP options (RFC 6691), at most this."""
-
-_FULL_BYTES: Final = 1000
-"""From this length on a segment is taken for full where no MSS was seen."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -118,10 +112,7 @@ def first_segment_times(
     first[first_packet == 0] = -1
     usable = np.flatnonzero((first >= 0) & (first + 2 < len(arrivals.seen_ns)))
     a, b, c = first[usable], first[usable] + 1, first[usable] + 2
-    full = np.array(
-        [_FULL_BYTES if x.mss_client is None else x.mss_client - _OPTIONS for x in connections],
-        np.int64,
-    )
+    full = full_segments(connections)
     train = (
         (arrivals.connection_no[a] == arrivals.connection_no[c])
         & ~arrivals.from_client[c]

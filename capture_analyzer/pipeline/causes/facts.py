@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from capture_analyzer.model.causes import CAUSE_CODE
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.connections import Connection
+from capture_analyzer.model.events import Events
 from capture_analyzer.model.exchanges import Exchange
+from capture_analyzer.model.frames import Frames
 from capture_analyzer.model.holes import HOLE_KINDS, Holes
 from capture_analyzer.model.packets import Packets
 from capture_analyzer.model.tls_records import HandshakeMessage, TlsRecords
@@ -27,6 +29,15 @@ from capture_analyzer.pipeline.causes.arrivals import (
     first_segment_times,
     pauses_of,
 )
+from capture_analyzer.pipeline.causes.columns import instants, packet_column
+from capture_analyzer.pipeline.causes.held import NEVER, NOBODY, HeldUp, find_held_up
+from capture_analyzer.pipeline.causes.links import (
+    Links,
+    round_trip_beyond,
+    trust_in_round_trip,
+)
+from capture_analyzer.pipeline.causes.sending import Sending, of_servers
+from capture_analyzer.pipeline.causes.streamed import NO_GAPS, Gaps, find_gaps
 from capture_analyzer.pipeline.exchanges.units import Speech
 from capture_analyzer.pipeline.intervals import Indices, Times
 from capture_analyzer.pipeline.join import Setup
@@ -35,20 +46,6 @@ from capture_analyzer.pipeline.tcp.facts import TcpFacts
 
 STEP_NS: Final = 1_000_000
 """Between two steps of a set-up a client computes; less than this is part of the step."""
-
-PAUSE_NS: Final = 50_000_000
-"""A sender that is only held by its window goes on within a round trip and a delayed
-acknowledgement (40 ms on Linux); a longer pause, with a margin of 10 ms, is its own."""
-
-UNKNOWN_RTT_NS: Final = 200_000_000
-"""Stands for the round trip in that rule where none was measured: longer than most."""
-
-
-MEASURED: Final = 0.9
-"""Confidence in a round trip that the handshake gave."""
-
-SAMPLED: Final = 0.5
-"""In one that only data gave: their acknowledgements may have been delayed."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -60,7 +57,10 @@ class Facts:
     Attributes:
         connection_no: the connection.
         start, request_start, request_end: as in the exchange.
-        response_seen, response_start: as in the exchange.
+        response_seen, response_start, response_head: as in the exchange.
+        response_offset: likewise; NO_TIME = it has none.
+        response_released: of one that shares its connection: when its server had nothing
+            else to send, before the first byte of its answer; NO_TIME = not known.
         response_end: the last byte of the response was captured.
         end: its end; the last packet where the capture cuts it.
         asked: its request is in the capture.
@@ -81,7 +81,10 @@ class Facts:
             attempt); -1 = none.
         connections: by number.
         holes: of all connections.
+        held: which exchanges the holes held up.
         pauses: of all streams.
+        gaps: of all streamed answers.
+        events: of all exchanges.
         tls_records, handshake_messages: of all connections.
         packet_time: the time of each packet, by packet_no - 1.
         by_connection: exchange numbers by connection, then request.
@@ -93,6 +96,9 @@ class Facts:
     request_end: Times
     response_seen: Times
     response_start: Times
+    response_head: Times
+    response_offset: Times
+    response_released: Times
     response_end: Times
     end: Times
     asked: NDArray[np.bool_]
@@ -111,7 +117,10 @@ class Facts:
     setup_of: NDArray[np.int32]
     connections: Sequence[Connection]
     holes: Holes
+    held: HeldUp
     pauses: Pauses
+    gaps: Gaps
+    events: Events
     tls_records: TlsRecords
     handshake_messages: Sequence[HandshakeMessage]
     packet_time: Times
@@ -127,6 +136,8 @@ class Facts:
         streams: Streams,
         tls_records: TlsRecords,
         handshake_messages: Sequence[HandshakeMessage],
+        events: Events | None = None,
+        frames: Frames | None = None,
     ) -> Facts:
         """Collect the columns.
 
@@ -138,6 +149,8 @@ class Facts:
             streams: the bytes of all connections.
             tls_records: of all connections.
             handshake_messages: of all connections.
+            events: of streamed answers; None = there are none.
+            frames: of HTTP/2 connections; None = there are none.
         """
         connection_no = np.array([x.connection_no for x in exchanges], np.int32)
         request_start = np.array([x.request_start_ns for x in exchanges], np.int64)
@@ -147,7 +160,9 @@ class Facts:
         response_first = packet_column([x.response_first_packet_no for x in exchanges])
         response_last = packet_column([x.response_last_packet_no for x in exchanges])
         response_seen = instants([x.response_seen_ns for x in exchanges])
+        shared = np.array([x.shared_connection for x in exchanges], np.bool_)
         arrivals = Arrivals.of(streams)
+        links = Links.of(tcp)
         facts = cls(
             connection_no=connection_no,
             start=np.array([x.start_ns for x in exchanges], np.int64),
@@ -155,22 +170,25 @@ class Facts:
             request_end=np.array([x.request_end_ns for x in exchanges], np.int64),
             response_seen=response_seen,
             response_start=instants([x.response_start_ns for x in exchanges]),
+            response_head=instants([x.response_head_ns for x in exchanges]),
+            response_offset=instants([x.response_offset for x in exchanges]),
+            response_released=np.empty(0, np.int64),
             response_end=np.where(
                 response_last > 0, packets.time_ns[response_last - 1], response_seen
             ),
             end=np.where(end == NO_TIME, last, end),
             asked=first_packet > 0,
             inferred=np.array([x.inferred for x in exchanges], np.bool_),
-            shared=np.array([x.shared_connection for x in exchanges], np.bool_),
+            shared=shared,
             request_first_packet=first_packet,
             request_last_packet=packet_column([x.request_last_packet_no for x in exchanges]),
             response_first_packet=response_first,
             response_last_packet=response_last,
             delivered=np.empty(0, np.int64),
-            beyond=_beyond(
+            beyond=round_trip_beyond(
                 tcp, connection_no, np.where(response_seen == NO_TIME, last, response_seen)
             ),
-            beyond_trust=_beyond_trust(tcp.connections)[connection_no],
+            beyond_trust=trust_in_round_trip(tcp.connections)[connection_no],
             may_be_h2=Speech.of(tcp.connections).may_be_h2[connection_no],
             first_segment=first_segment_times(
                 arrivals, response_first, len(packets), tcp.connections
@@ -179,14 +197,52 @@ class Facts:
             setup_of=setup_owners(setups, len(tcp.connections)),
             connections=tcp.connections,
             holes=tcp.holes,
-            pauses=pauses_of(arrivals, _longest_stops(tcp)),
+            held=NOBODY,
+            pauses=pauses_of(arrivals, links.longest_stop),
+            gaps=NO_GAPS,
+            events=Events() if events is None else events,
             tls_records=tls_records,
             handshake_messages=handshake_messages,
             packet_time=packets.time_ns,
             by_connection=np.lexsort((request_start, connection_no)),
         )
+        facts.held = find_held_up(
+            tcp.holes,
+            Frames() if frames is None else frames,
+            streams,
+            np.array([-1 if x.stream_id is None else x.stream_id for x in exchanges], np.int64),
+            facts.exchanges_during,
+        )
         facts.delivered = _delivered(facts)
+        facts._look_at_sending(exchanges, streams, packets, links)
         return facts
+
+    def _look_at_sending(
+        self, exchanges: Sequence[Exchange], streams: Streams, packets: Packets, links: Links
+    ) -> None:
+        """Where servers had nothing to send: behind streamed answers, and shared ones."""
+        busy = self.shared & ~self.inferred & (self.response_offset != NO_TIME)
+        self.response_released = np.full(len(self), NO_TIME)
+        wanted = np.zeros(len(self.connections), np.bool_)
+        wanted[self.connection_no[busy]] = True
+        wanted[self.connection_no[self.events.exchange_no]] = True
+        if not wanted.any():
+            return
+        sending = of_servers(streams, packets, wanted, links)
+        _end_with_sending(self.pauses, sending)
+        number = 2 * self.connection_no[busy].astype(np.int64) + 1
+        released = sending.released(sending.holding(number, self.response_offset[busy]))
+        self.response_released[busy] = np.where(released >= 0, sending.left[released], NO_TIME)
+        head = np.where(self.response_head == NO_TIME, self.response_start, self.response_head)
+        self.gaps = find_gaps(
+            self.events,
+            sending,
+            self.connection_no,
+            head,
+            self.response_first_packet,
+            self.response_last_packet,
+            instants([None if x.stream is None else x.stream.cadence_ns for x in exchanges]),
+        )
 
     def __len__(self) -> int:
         """Number of exchanges."""
@@ -211,27 +267,29 @@ class Facts:
         )
         return spans, order[found]
 
-    def hole_waits(self, kind: str, cause: str) -> Waits:
+    def hole_waits(self, kind: str, cause: str, *, own: bool | None = None) -> Waits:
         """Waits for the holes of a kind that held up an exchange.
 
         A hole in the client's stream holds up the request: it is of no consequence once the
         answer has begun. A hole that was never filled lasts to the exchange's end.
+
+        Args:
+            kind: which holes.
+            cause: what their waits are booked on.
+            own: only those made of the exchange's own bytes, or only others; None = both.
         """
-        holes = self.holes
-        chosen = np.flatnonzero(holes.kind == HOLE_KINDS.index(kind))
-        begins = holes.opened_ns[chosen]
-        ends = np.where(
-            holes.filled_ns[chosen] == NO_TIME, np.iinfo(np.int64).max, holes.filled_ns[chosen]
-        )
-        spans, exchange = self.exchanges_during(holes.connection_no[chosen], begins, ends)
-        hole = chosen[spans]
+        holes, held = self.holes, self.held
+        chosen = holes.kind[held.hole] == HOLE_KINDS.index(kind)
+        if own is not None:
+            chosen &= held.own == own
+        hole, exchange = held.hole[chosen], held.exchange[chosen]
         answered = holes.from_client[hole] & (self.response_seen[exchange] != NO_TIME)
         limit = np.where(answered, self.response_seen[exchange], self.end[exchange])
         return self.waits(
             cause,
             exchange,
-            np.maximum(begins[spans], self.request_start[exchange]),
-            np.minimum(ends[spans], limit),
+            np.maximum(held.from_ns[chosen], self.request_start[exchange]),
+            np.minimum(held.to_ns[chosen], limit),
             holes.confidence[hole],
             holes.opened_packet_no[hole],
             holes.filled_packet_no[hole],
@@ -265,7 +323,12 @@ class Facts:
         )
 
     def without_pauses(
-        self, from_client: bool, exchange: Indices, begins: Times, ends: Times
+        self,
+        from_client: bool,
+        exchange: Indices,
+        begins: Times,
+        ends: Times,
+        gaps: Gaps | None = None,
     ) -> tuple[Indices, Times, Times]:
         """Spans of exchanges less the pauses of a sender inside them.
 
@@ -274,62 +337,62 @@ class Facts:
             exchange: ascending; at most one span an exchange.
             begins: where they begin.
             ends: where they end.
+            gaps: less these as well; None = none.
 
         Returns:
             Exchanges, begins and ends of the rest.
         """
+        if not len(exchange):
+            return exchange, begins, ends
         mine = np.flatnonzero(self.pauses.from_client == from_client)
-        spans, other = self.exchanges_during(
+        spans, cut = self.exchanges_during(
             self.pauses.connection_no[mine], self.pauses.from_ns[mine], self.pauses.to_ns[mine]
         )
-        at = np.searchsorted(exchange, other)
+        spans = mine[spans]
+        cut_begins, cut_ends = self.pauses.from_ns[spans], self.pauses.to_ns[spans]
+        if gaps is not None and len(gaps.exchange):
+            cut, cut_begins, cut_ends = intervals.union(
+                np.concatenate((cut, gaps.exchange)),
+                np.concatenate((cut_begins, gaps.from_ns)),
+                np.concatenate((cut_ends, gaps.to_ns)),
+            )
+        at = np.searchsorted(exchange, cut)
         at[at == len(exchange)] = 0
-        wanted = exchange[at] == other if len(exchange) else np.zeros(len(at), np.bool_)
-        spans, other, at = mine[spans[wanted]], other[wanted], at[wanted]
-        cut_begins = np.maximum(self.pauses.from_ns[spans], begins[at])
-        cut_ends = np.minimum(self.pauses.to_ns[spans], ends[at])
-        real = cut_ends > cut_begins
+        cut_begins = np.maximum(cut_begins, begins[at])
+        cut_ends = np.minimum(cut_ends, ends[at])
+        real = (exchange[at] == cut) & (cut_ends > cut_begins)
         rest, rest_begins, rest_ends = intervals.subtract(
-            exchange.astype(np.int32),
+            exchange,
             begins,
             ends,
-            other[real].astype(np.int32),
+            cut[real],
             cut_begins[real],
             cut_ends[real],
         )
-        return rest.astype(np.intp), rest_begins, rest_ends
+        return rest, rest_begins, rest_ends
 
 
-def _beyond(tcp: TcpFacts, connection_no: NDArray[np.int32], until: Times) -> Times:
-    """The smallest round trip to the server's side up to an instant; NO_TIME = none.
-
-    At the server itself there is none to take out: what its own stack takes is its time.
-    """
-    measured = tcp.min_rtt_before(connection_no.astype(np.int64), until)
-    handshake = instants([c.server_side_rtt_ns for c in tcp.connections])[connection_no]
-    at_server = np.array([c.vantage_side == "server" for c in tcp.connections], np.bool_)
-    both = (measured != NO_TIME) & (handshake != NO_TIME)
-    # NO_TIME is the least of all numbers, so the greater of two is the one that is known.
-    known = np.where(both, np.minimum(measured, handshake), np.maximum(measured, handshake))
-    return np.where(at_server[connection_no], 0, known)
-
-
-def _beyond_trust(connections: Sequence[Connection]) -> NDArray[np.float32]:
-    """For each connection the confidence in its round trip to the server."""
-    measured = [c.server_side_rtt_ns is not None or c.vantage_side == "server" for c in connections]
-    return np.where(np.array(measured, np.bool_), MEASURED, SAMPLED).astype(np.float32)
-
-
-def _longest_stops(tcp: TcpFacts) -> Times:
-    """For each connection how long a sender can stop for its window alone."""
-    number = np.arange(len(tcp.connections))
-    never = np.full(len(number), np.iinfo(np.int64).max)
-    # NO_TIME is negative: a side that was not measured counts nothing.
-    client = np.maximum(tcp.min_rtt_before(number, never, "client"), 0)
-    server = np.maximum(tcp.min_rtt_before(number, never, "server"), 0)
-    handshake = instants([c.rtt_ns for c in tcp.connections])
-    both = np.maximum(client + server, handshake)
-    return PAUSE_NS + np.where(both > 0, both, UNKNOWN_RTT_NS)
+def _end_with_sending(pauses: Pauses, sending: Sending) -> None:
+    """End pauses where the segment behind them left its server, if it was late on its way."""
+    late = np.flatnonzero(sending.left < sending.seen)
+    if not len(late):
+        return
+    place = {
+        (connection_no, to_ns): index
+        for index, (connection_no, to_ns, from_client) in enumerate(
+            zip(
+                pauses.connection_no.tolist(),
+                pauses.to_ns.tolist(),
+                pauses.from_client.tolist(),
+                strict=True,
+            )
+        )
+        if not from_client
+    }
+    for element in late.tolist():
+        index = place.get((int(sending.stream[element]) >> 1, int(sending.seen[element])))
+        if index is not None:
+            pauses.to_ns[index] = max(sending.left[element], pauses.from_ns[index])
 
 
 def _delivered(facts: Facts) -> Times:
@@ -340,18 +403,17 @@ def _delivered(facts: Facts) -> Times:
     the answer began.
     """
     delivered = facts.request_end.copy()
-    holes = facts.holes
-    chosen = np.flatnonzero(holes.from_client & (holes.kind != HOLE_KINDS.index("capture")))
-    filled = holes.filled_ns[chosen]
-    until = np.where(filled == NO_TIME, np.iinfo(np.int64).max, filled)
-    spans, exchange = facts.exchanges_during(
-        holes.connection_no[chosen], holes.opened_ns[chosen], until
-    )
+    holes, held = facts.holes, facts.held
+    hole, exchange = held.hole, held.exchange
     # Bytes that are late once the answer has begun belong to something else.
-    limit = np.where(facts.response_seen == NO_TIME, np.iinfo(np.int64).max, facts.response_seen)
-    concerned = holes.opened_ns[chosen][spans] < limit[exchange]
-    np.maximum.at(delivered, exchange[concerned], until[spans[concerned]])
-    delivered[delivered == np.iinfo(np.int64).max] = NO_TIME
+    limit = np.where(facts.response_seen == NO_TIME, NEVER, facts.response_seen)[exchange]
+    concerned = np.flatnonzero(
+        holes.from_client[hole]
+        & (holes.kind[hole] != HOLE_KINDS.index("capture"))
+        & (held.from_ns < limit)
+    )
+    np.maximum.at(delivered, exchange[concerned], held.to_ns[concerned])
+    delivered[delivered == NEVER] = NO_TIME
     return delivered
 
 
@@ -381,16 +443,6 @@ def connection_waits(
         packet_b=small[:, 3].copy(),
         packet_c=small[:, 4].copy(),
     )
-
-
-def instants(values: Sequence[int | None]) -> Times:
-    """A column of instants, NO_TIME for None."""
-    return np.array([NO_TIME if value is None else value for value in values], np.int64)
-
-
-def packet_column(values: Sequence[int | None]) -> NDArray[np.int32]:
-    """A column of packet numbers, 0 for None."""
-    return np.array([value or 0 for value in values], np.int32)
 
 
 def setup_owners(setups: Sequence[Setup], connection_count: int) -> NDArray[np.int32]:

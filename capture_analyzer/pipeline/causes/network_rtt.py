@@ -11,7 +11,8 @@ import numpy as np
 from capture_analyzer.model.column import concatenate
 from capture_analyzer.model.waits import Waits
 from capture_analyzer.pipeline.causes.client_idle import turns
-from capture_analyzer.pipeline.causes.facts import MEASURED, Facts, connection_waits
+from capture_analyzer.pipeline.causes.facts import Facts, connection_waits
+from capture_analyzer.pipeline.causes.links import MEASURED
 from capture_analyzer.pipeline.causes.server_think import waiting
 
 

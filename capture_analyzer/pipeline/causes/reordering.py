@@ -7,5 +7,5 @@ from capture_analyzer.pipeline.causes.facts import Facts
 
 
 def find(facts: Facts) -> Waits:
-    """Holes made by reordering, for the exchanges that were open meanwhile."""
-    return facts.hole_waits("reordering", "reordering")
+    """Holes made by reordering, for the exchanges whose bytes were overtaken."""
+    return facts.hole_waits("reordering", "reordering", own=True)

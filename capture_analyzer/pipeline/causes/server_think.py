@@ -2,8 +2,9 @@
 
 The wait between the request's delivery and the answer's first segment, less the round trip
 beyond the capture point and the time that this segment took on the slowest link. Booked only
-on evidence: both ends of the wait are in the capture, the round trip was measured, and no
-other exchange was open on the connection, behind whose answer this one might have waited.
+on evidence: both ends of the wait are in the capture, and the round trip was measured. Where
+other exchanges were open on the connection, this one's answer may have waited behind theirs:
+there it is booked up to the last instant at which the server had nothing to send.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ INFERRED_H2: Final = 0.45
 def find(facts: Facts) -> Waits:
     """The think time before each answer."""
     exchange, begins, ends = waiting(facts)
-    known = (facts.beyond[exchange] != NO_TIME) & ~facts.shared[exchange]
+    ends = np.where(
+        facts.shared[exchange], np.minimum(facts.response_released[exchange], ends), ends
+    )
+    known = facts.beyond[exchange] != NO_TIME
     exchange, begins, ends = exchange[known], begins[known], ends[known]
     guessed = np.where(facts.may_be_h2[exchange], INFERRED_H2, INFERRED)
     trust = np.where(facts.inferred[exchange], guessed, 1.0) * facts.beyond_trust[exchange]

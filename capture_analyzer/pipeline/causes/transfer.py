@@ -2,7 +2,8 @@
 
 From its first byte to its last, and before that the time that the first segment itself took
 on the slowest link. Where the server stopped for longer than its window explains, nothing
-was arriving: what it waited for is another cause, or unknown.
+was arriving: what it waited for is another cause, or unknown. Between the events of a streamed
+answer that is also so where it stopped for less (`generation`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import numpy as np
 
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.waits import Waits
-from capture_analyzer.pipeline.causes.facts import PAUSE_NS, Facts
+from capture_analyzer.pipeline.causes.facts import Facts
+from capture_analyzer.pipeline.causes.links import PAUSE_NS
 
 
 def find(facts: Facts) -> Waits:
@@ -22,7 +24,7 @@ def find(facts: Facts) -> Waits:
     # Behind its last byte an exchange goes on to its end: a FIN, a reset, a late request byte.
     last, end = facts.response_end[exchange], facts.end[exchange]
     ends = np.where(end - last <= PAUSE_NS, end, np.maximum(last, seen))
-    rest, rest_begins, rest_ends = facts.without_pauses(False, exchange, seen, ends)
+    rest, rest_begins, rest_ends = facts.without_pauses(False, exchange, seen, ends, facts.gaps)
     exchange = np.concatenate((exchange, rest))
     return facts.waits(
         "transfer",

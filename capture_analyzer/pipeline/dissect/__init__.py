@@ -6,10 +6,12 @@ import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from capture_analyzer.model.anomalies import Anomaly, Origin
 from capture_analyzer.model.byte_stream import ByteStream
 from capture_analyzer.model.connections import Connection
+from capture_analyzer.model.frames import Frames
 from capture_analyzer.model.messages import Message
 from capture_analyzer.model.progress import Progress, silent
 from capture_analyzer.model.secrets import Secrets
@@ -35,10 +37,12 @@ class Dissected:
         messages: HTTP messages by connection, client before server, then offset.
         tls_records: records by connection, direction, offset.
         handshake_messages: by connection, client before server, then order.
+        frames: HTTP/2 frames by connection, direction, offset.
         anomalies: by connection.
     """
 
     messages: list[Message]
+    frames: Frames
     tls_records: TlsRecords
     handshake_messages: list[HandshakeMessage]
     anomalies: list[Anomaly]
@@ -97,7 +101,9 @@ def dissect(
     anomalies = reader.anomalies + tls.anomalies + guard.anomalies
     anomalies.sort(key=_connection_no)
     reader.messages.sort(key=_connection_of)
-    return Dissected(reader.messages, tls.records, tls.handshake_messages, anomalies)
+    return Dissected(
+        reader.messages, reader.frames(), tls.records, tls.handshake_messages, anomalies
+    )
 
 
 class _HttpReader:
@@ -107,6 +113,7 @@ class _HttpReader:
         self._redactor = redactor
         self.messages: list[Message] = []
         self.anomalies: list[Anomaly] = []
+        self._frames: list[tuple[int, NDArray[np.int64]]] = []  # (connection, columns)
 
     def read(
         self, connection: Connection, protocol: str, client: ByteStream, server: ByteStream
@@ -120,12 +127,35 @@ class _HttpReader:
         elif protocol == "h2":
             found = dissect_http2(client, server, redactor)
             self.anomalies += found.anomalies
+            self._frames += [(number, columns) for columns in found.frames]
         else:
             return
         self.messages += found.messages
         connection.server_name = found.server_name
         if any(content.content_type == EVENT_STREAM for content in found.contents):
             read_contents(Source(client), Source(server), found.contents, redactor)
+
+    def frames(self) -> Frames:
+        """The frames of all HTTP/2 connections read so far."""
+        if not self._frames:
+            return Frames()
+        self._frames.sort(key=_first)
+        counts = [columns.shape[1] for _, columns in self._frames]
+        connection_no = np.repeat([number for number, _ in self._frames], counts)
+        columns = np.concatenate([columns for _, columns in self._frames], axis=1)
+        return Frames(
+            connection_no=connection_no.astype(np.int32),
+            from_client=columns[0].astype(np.bool_),
+            stream_id=columns[1].astype(np.int32),
+            type=columns[2].astype(np.uint8),
+            flags=columns[3].astype(np.uint8),
+            offset=columns[4],
+            end_offset=columns[5],
+        )
+
+
+def _first(row: tuple[int, NDArray[np.int64]]) -> int:
+    return row[0]
 
 
 def _connection_of(message: Message) -> int:

@@ -6,6 +6,7 @@ things with.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -83,25 +84,33 @@ def _events(source: Source, content: Located) -> StreamFacts:
         facts.undecoded = True
         return facts
     parser = SseParser()
+    handed: deque[tuple[int, int]] = deque()  # (offset in the content, stream offset) of pieces
     total = 0
     try:
         for piece in decoded:
             before = total
             total += len(piece)
+            handed.append((before, fed.begin))
             if total > codings.MAX_DECODED or len(facts.events) >= MAX_EVENTS:
                 facts.undecoded = True
                 break
             for event in parser.feed(piece):
                 end = fed.begin + (event.end - before) if plain else fed.end
-                _add(facts, source, end - 1, event.type, event.data)
+                while len(handed) > 1 and handed[1][0] <= event.start:
+                    handed.popleft()
+                at, begin = handed[0]
+                begin += event.start - at if plain else 0
+                _add(facts, source, begin, end, event.type, event.data)
     except codings.CodingError:
         facts.undecoded = True
     return facts
 
 
-def _add(facts: StreamFacts, source: Source, last: int, event_type: str, data: bytes) -> None:
-    """Add an event whose last byte lies at stream offset `last`."""
-    chunk = source.last_chunk(last)
+def _add(
+    facts: StreamFacts, source: Source, begin: int, end: int, event_type: str, data: bytes
+) -> None:
+    """Add an event that lies between these stream offsets."""
+    chunk = source.last_chunk(end - 1)
     said = llm.classify(event_type, data)
     if said.input_tokens is not None:
         facts.input_tokens = said.input_tokens
@@ -121,6 +130,8 @@ def _add(facts: StreamFacts, source: Source, last: int, event_type: str, data: b
             len(data),
             said.generated_chars,
             -1 if said.output_tokens is None else said.output_tokens,
+            source.in_transport(begin),
+            source.in_transport(end - 1) + 1,
         )
     )
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from capture_analyzer.model.anomalies import Anomaly, Origin
 from capture_analyzer.model.byte_stream import ByteStream
 from capture_analyzer.model.messages import Field, Message
@@ -13,7 +16,13 @@ from capture_analyzer.protocols.hpack import HeaderField
 from capture_analyzer.protocols.http1.connection import Located
 from capture_analyzer.protocols.http1.head import media_type
 from capture_analyzer.protocols.http1.source import Source
-from capture_analyzer.protocols.http2 import PREFACE, Direction, Http2Message, read_direction
+from capture_analyzer.protocols.http2 import (
+    PREFACE,
+    Direction,
+    Frame,
+    Http2Message,
+    read_direction,
+)
 from capture_analyzer.wire.text import printable
 
 MAX_PIECES: Final = 1 << 18  # of one message's content: DATA frames, as many as chunks in HTTP/1.1
@@ -36,12 +45,15 @@ class DissectedHttp2:
         contents: where their content lies.
         anomalies: what was lost or broke the rules.
         server_name: authority of the first request that has one, without its port.
+        frames: six numbers for each frame, in the order of the columns of `Frames` behind the
+            first: direction, stream, type, flags, and the offsets of begin and end.
     """
 
     messages: list[Message] = dataclasses.field(default_factory=list)
     contents: list[Located] = dataclasses.field(default_factory=list)
     anomalies: list[Anomaly] = dataclasses.field(default_factory=list)
     server_name: str | None = None
+    frames: list[NDArray[np.int64]] = dataclasses.field(default_factory=list)
 
 
 def dissect_http2(client: ByteStream, server: ByteStream, redactor: Redactor) -> DissectedHttp2:
@@ -61,12 +73,17 @@ class _Reader:
         self._redactor = redactor
         self._result = result
         self._pieces: dict[int, list[tuple[int, int]]] = {}  # by id() of the message
+        self._frames: list[int] = []  # five numbers for each
 
     def read(self) -> None:
         preface = self._source.read(0, len(PREFACE)) == PREFACE
         direction = read_direction(
-            self._stream, start=len(PREFACE) if preface else 0, content_sink=self._sink
+            self._stream,
+            start=len(PREFACE) if preface else 0,
+            content_sink=self._sink,
+            on_frame=self._note,
         )
+        self._add_frames()
         for message in direction.messages:
             if message.fields or message.end > message.offset:
                 self._result.messages.append(self._row(message, direction))
@@ -76,6 +93,19 @@ class _Reader:
         if not _value(message.fields, b"content-type"):
             return None
         return _Sink(self._pieces.setdefault(id(message), []))
+
+    def _note(self, frame: Frame) -> None:
+        self._frames += (frame.stream_id, frame.type, frame.flags, frame.offset, frame.end)
+
+    def _add_frames(self) -> None:
+        if not self._frames:
+            return
+        columns = np.empty((6, len(self._frames) // 5), np.int64)
+        columns[0] = self._stream.from_client
+        columns[1:] = np.array(self._frames, np.int64).reshape(-1, 5).T
+        columns[4] = self._stream.in_transport(columns[4])
+        columns[5] = self._stream.in_transport(columns[5] - 1) + 1
+        self._result.frames.append(columns)
 
     def _row(self, message: Http2Message, direction: Direction) -> Message:
         source = self._source
@@ -99,6 +129,7 @@ class _Reader:
             seen_ns=source.seen_ns(first),
             start_ns=source.usable_ns(first),
             last_ns=source.seen_ns(last),
+            transport_offset=source.in_transport(message.offset),
             complete=message.ended,
             start_certain=message.head_end is not None,
         )

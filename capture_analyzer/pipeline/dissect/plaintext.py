@@ -195,4 +195,5 @@ def _plain_stream(
         begins_mid_stream=cipher.begins_mid_stream,
         fin_ns=cipher.fin_ns,
         reset_ns=cipher.reset_ns,
+        origins=part_begin,
     )

@@ -57,6 +57,8 @@ def _add_response(exchange: Exchange, response: Message, asked: bool) -> None:
     exchange.response_seen_ns = response.seen_ns
     exchange.response_head_ns = response.head_ns
     exchange.response_bytes = response.length + sum(m.length for m in response.interim)
+    offset = response.transport_offset
+    exchange.response_offset = response.offset if offset is None else offset
     exchange.response_first_packet_no = response.first_packet_no
     exchange.response_last_packet_no = response.last_packet_no
     exchange.response_fields = response.fields

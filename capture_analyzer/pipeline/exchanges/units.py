@@ -77,6 +77,7 @@ class Units:
         first_packet_no: packet with its first byte.
         last_packet_no: packet with its last byte.
         seen_ns: its first byte was captured.
+        offset: stream offset of its first byte.
         usable_ns: an application can use it (record complete and in order); NO_TIME = cut.
         size: bytes on the stream.
         content: bytes of application data in it; -1 = can't be told.
@@ -89,6 +90,7 @@ class Units:
     last_packet_no: NDArray[np.int32]
     seen_ns: NDArray[np.int64]
     usable_ns: NDArray[np.int64]
+    offset: NDArray[np.int64]
     size: NDArray[np.int32]
     content: NDArray[np.int32]
     speech: Speech

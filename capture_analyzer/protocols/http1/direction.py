@@ -293,6 +293,7 @@ class Direction:
             seen_ns=seen_ns,
             start_ns=source.usable_ns(chunk),
             last_ns=seen_ns,
+            transport_offset=source.in_transport(offset),
         )
 
     def finish(self, message: Message, end: int, *, complete: bool) -> None:

@@ -28,6 +28,7 @@ class Source:
         self._seen_ns: list[int] = stream.seen_ns.tolist()
         self._in_order_ns: list[int] = stream.in_order_ns.tolist()
         self._usable_ns: list[int] = stream.usable_ns.tolist()
+        self._origins = None if stream.origins is None else stream.origins.tolist()
         self._gaps: list[tuple[int, int]] | None = None
 
     def chunk(self, offset: int) -> int:
@@ -83,6 +84,13 @@ class Source:
                 break
             lacking += max(0, min(at + length, stop) - max(at, start))
         return lacking + max(0, stop - max(start, self.end))
+
+    def in_transport(self, offset: int) -> int:
+        """Where a byte lies in the transport's stream, in front of any decryption."""
+        if self._origins is None or not self.starts:
+            return offset
+        chunk = max(bisect_right(self.starts, offset) - 1, 0)
+        return int(self._origins[chunk]) + offset - self.starts[chunk]
 
     def packet_no(self, chunk: int) -> int:
         """The packet that brought a chunk."""

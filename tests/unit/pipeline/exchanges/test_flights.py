@@ -46,6 +46,7 @@ def units(
         last_packet_no=numbers,
         seen_ns=times,
         usable_ns=times,
+        offset=np.zeros(count, np.int64),
         size=content + 22,
         content=content,
         speech=Speech(

@@ -1,0 +1,250 @@
+"""What held a sender's segments back: nothing (they left as they were written), or its stack.
+
+A segment that a sender could have sent earlier waits in its stack for an acknowledgement:
+Nagle's algorithm (RFC 9293, section 3.7.4), the congestion window, the peer's window. Then it
+leaves the moment that one arrives. What leaves at another moment, or when nothing was
+outstanding, was written then: before it the application paused.
+
+All instants are those of the capture point. An acknowledgement that passed there reaches the
+sender, and what it sets free comes by, one round trip beyond the capture point later.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capture_analyzer.model.column import NO_TIME
+from capture_analyzer.model.packets import ACK, HAS_TIMESTAMPS, SYN, Packets
+from capture_analyzer.pipeline.causes.links import Links
+from capture_analyzer.pipeline.intervals import Indices, Times, bisect_right, running_maximum
+from capture_analyzer.pipeline.reassemble import Streams
+
+STEP_NS: Final = 1_000_000
+"""Segments closer than this are one write, or as close as a slow link lets them be."""
+
+JITTER_NS: Final = 500_000
+"""What a host needs between an acknowledgement and the segment that it sets free; beside it a
+tenth of the round trip for the variation of the path."""
+
+FEW_SEGMENTS: Final = 8
+"""With fewer outstanding no congestion window holds back: it begins with ten (RFC 6928)."""
+
+LATE_NS: Final = 30_000_000
+"""A segment that was this much longer on its way than the one before it was delayed there."""
+
+_CLOCKS_HZ: Final = (100, 250, 1000, 1_000_000)
+"""Rates at which senders count TCP timestamps (RFC 7323, section 5.4, asks for 1 to 1000 Hz)."""
+
+
+@dataclasses.dataclass(slots=True)
+class Sending:
+    """Segments of some servers, in the order of their bytes: one element each.
+
+    Attributes:
+        stream: number of the stream, ascending.
+        start, end: its bytes by stream offset.
+        seen: when it was captured.
+        left: when it would have been captured had it not been delayed on its way.
+        packet_no: its packet.
+        free: nothing held it back, so it was written just before it left.
+    """
+
+    stream: Indices
+    start: Times
+    end: Times
+    seen: Times
+    left: Times
+    packet_no: NDArray[np.int32]
+    free: NDArray[np.bool_]
+
+    def holding(self, stream: Indices, offset: Times) -> Indices:
+        """The elements that hold these bytes; -1 where the capture lacks them."""
+        low = np.searchsorted(self.stream, stream, "left")
+        high = np.searchsorted(self.stream, stream, "right")
+        found = bisect_right(self.start, low, high, offset) - 1
+        real = found >= low
+        real[real] = offset[real] < self.end[found[real]]
+        return np.where(real, found, -1)
+
+    def released(self, element: Indices) -> Indices:
+        """The last free element of the stream up to each; -1 without one."""
+        if not len(self.stream):
+            return np.full(len(element), -1, np.intp)
+        latest = np.maximum.accumulate(np.where(self.free, np.arange(len(self.free)), -1))
+        found = np.where(element >= 0, latest[element], -1)
+        same = (found >= 0) & (self.stream[found] == self.stream[element])
+        return np.where(same, found, -1)
+
+
+def of_servers(
+    streams: Streams, packets: Packets, wanted: NDArray[np.bool_], links: Links
+) -> Sending:
+    """How the servers of some connections sent.
+
+    Args:
+        streams: the bytes of all connections.
+        packets: all packets.
+        wanted: by connection: whether to look at it.
+        links: of all connections.
+    """
+    connections = np.flatnonzero(wanted)
+    numbers = 2 * connections + 1
+    counts = streams.bounds[numbers + 1] - streams.bounds[numbers]
+    stream = np.repeat(numbers, counts)
+    first = np.cumsum(counts) - counts
+    element = np.arange(len(stream)) + np.repeat(streams.bounds[numbers] - first, counts)
+    sending = Sending(
+        stream=stream,
+        start=streams.starts[element],
+        end=streams.starts[element] + streams.lengths[element],
+        seen=streams.seen_ns[element],
+        left=streams.seen_ns[element].copy(),
+        packet_no=streams.packet_nos[element],
+        free=np.zeros(len(stream), np.bool_),
+    )
+    if len(stream):
+        _judge(sending, streams, element, packets, links)
+    return sending
+
+
+def _judge(
+    sending: Sending, streams: Streams, element: Indices, packets: Packets, links: Links
+) -> None:
+    """Fill in `free` and `left`."""
+    stream, seen = sending.stream, sending.seen
+    connection = stream >> 1
+    group = stream.astype(np.int32)
+    opens = np.ones(len(stream), np.bool_)
+    opens[1:] = stream[1:] != stream[:-1]
+    # Fresh: all before it was there, and nothing behind it was.
+    latest = running_maximum(group, seen)
+    before = np.concatenate((seen[:1], latest[:-1]))
+    backwards = running_maximum(-group[::-1], -seen[::-1])
+    fresh = (-backwards[::-1] >= seen) & (seen >= before) & ~opens
+    gap = np.where(fresh, seen - before, 0)
+
+    known = links.beyond[connection] != NO_TIME
+    beyond = np.where(known, links.beyond[connection], 0)
+    acked = _Acknowledged.of(streams, element, packets, stream)
+    slack = JITTER_NS + beyond // 10
+    surely = acked.up_to(stream, seen - beyond - slack)
+    perhaps = acked.up_to(stream, seen - beyond + slack)
+    low = np.searchsorted(stream, stream, "left")
+    high = np.searchsorted(stream, stream, "right")
+    outstanding = np.arange(len(stream)) - bisect_right(sending.end, low, high, surely)
+
+    small = sending.end - sending.start < links.full[connection]
+    after_small = np.concatenate(([False], small[:-1])) & fresh
+    idle = surely >= sending.start
+    # Sent while a small segment was outstanding: no Nagle's algorithm here.
+    hasty = small & after_small & (perhaps < sending.start)
+    without_nagle = np.bincount(stream[hasty], minlength=len(streams) + 1)[stream] >= 2
+    may_be_nagle = (perhaps >= sending.start) & ~idle & ~without_nagle
+    few = outstanding < FEW_SEGMENTS
+    unheld = idle | (after_small & ~may_be_nagle & (few | (surely == perhaps)))
+    unheld &= known
+    sending.free = fresh & (gap >= STEP_NS) & (unheld | (gap > links.longest_stop[connection]))
+    long = np.flatnonzero(sending.free & (gap > LATE_NS))
+    if len(long):
+        late = _delay(sending, long, gap[long], packets)
+        sending.left[long] -= late
+
+
+@dataclasses.dataclass(slots=True)
+class _Acknowledged:
+    """How far the clients had acknowledged: one element an acknowledgement, by stream, time."""
+
+    stream: Indices
+    time: Times
+    offset: Times  # the highest so far
+
+    @classmethod
+    def of(
+        cls, streams: Streams, element: Indices, packets: Packets, stream: Indices
+    ) -> _Acknowledged:
+        """Read them off the clients' packets.
+
+        Args:
+            streams: the bytes of all connections.
+            element: chunks of `streams`.
+            packets: all packets.
+            stream: the stream of each element, ascending.
+        """
+        opens = np.flatnonzero(np.concatenate(([True], stream[1:] != stream[:-1])))
+        first = element[opens]
+        packet = streams.packet_nos[first] - 1
+        skipped = streams.buffer_offsets[first] - packets.payload_offset[packet]
+        skipped += (packets.flags[packet] & SYN) != 0
+        base = packets.seq[packet].astype(np.int64) + skipped - streams.starts[first]
+        place = np.full(len(streams) // 2 + 1, -1, np.intp)  # the last: of no connection
+        place[stream[opens] >> 1] = np.arange(len(opens))
+        client = (packets.from_client == 1) & ((packets.flags & ACK) != 0)
+        chosen = np.flatnonzero(client & (place[packets.connection_no] >= 0))
+        owner = place[packets.connection_no[chosen]]
+        order = np.argsort(owner, kind="stable")
+        chosen, owner = chosen[order], owner[order]
+        # Sequence numbers wrap: add up the steps, each less than half the circle.
+        number = packets.ack[chosen].astype(np.int64)
+        new = np.ones(len(owner), np.bool_)
+        new[1:] = owner[1:] != owner[:-1]
+        step = np.diff(number, prepend=0)
+        step[new] = number[new] - base[owner[new]]
+        step = ((step + (1 << 31)) & 0xFFFFFFFF) - (1 << 31)
+        total = np.cumsum(step)
+        group = owner.astype(np.int32)
+        # The sums of earlier streams are in every later one.
+        starts = np.flatnonzero(new)
+        total -= np.repeat(
+            np.concatenate(([0], total[starts[1:] - 1])),
+            np.diff(np.append(starts, len(owner))),
+        )
+        return cls(
+            stream=stream[opens][owner],
+            time=running_maximum(group, packets.time_ns[chosen]),
+            offset=running_maximum(group, total),
+        )
+
+    def up_to(self, stream: Indices, times: Times) -> Times:
+        """Stream offset up to which each stream was acknowledged at an instant."""
+        low = np.searchsorted(self.stream, stream, "left")
+        high = np.searchsorted(self.stream, stream, "right")
+        found = bisect_right(self.time, low, high, times) - 1
+        known = found >= low
+        return np.where(known, self.offset[found] if len(self.offset) else 0, 0)
+
+
+def _delay(sending: Sending, late: Indices, gap: Times, packets: Packets) -> Times:
+    """How much longer segments were on their way than the ones before them, by timestamps.
+
+    Args:
+        sending: all segments.
+        late: those in question, behind a gap.
+        gap: the time between them and the ones before.
+        packets: all packets.
+    """
+    packet = sending.packet_no - 1
+    stamped = (packets.options[packet] & HAS_TIMESTAMPS) != 0
+    stamp = packets.tsval[packet].astype(np.int64)
+    low = np.searchsorted(sending.stream, sending.stream[late], "left")
+    high = np.searchsorted(sending.stream, sending.stream[late], "right") - 1
+    span = sending.seen[high] - sending.seen[low]
+    usable = (
+        stamped[late] & stamped[late - 1] & stamped[low] & stamped[high] & (span > 10 * LATE_NS)
+    )
+    rate = _steps(stamp[low], stamp[high]) * 1e9 / np.maximum(span, 1)
+    clock = np.zeros(len(late))
+    for hertz in _CLOCKS_HZ:
+        clock[np.abs(rate - hertz) < hertz / 8] = hertz
+    usable &= clock > 0
+    paused = _steps(stamp[late - 1], stamp[late]) * 1e9 / np.maximum(clock, 1)
+    delay = np.where(usable, gap - paused.astype(np.int64), 0)
+    return np.where(delay > LATE_NS, np.minimum(delay, gap), 0)
+
+
+def _steps(earlier: NDArray[np.int64], later: NDArray[np.int64]) -> NDArray[np.int64]:
+    """From one timestamp to another, which wrap at 32 bits."""
+    return ((later - earlier + (1 << 31)) & 0xFFFFFFFF) - (1 << 31)
