@@ -3,7 +3,7 @@
 Columns: packet_no, time_ns (empty where the packet has none), connection_no and from_client
 (empty outside TCP connections), seq and ack (raw; empty where not TCP), payload_bytes, flags
 (letters as in tcpdump), label, mechanism, spurious (true, false, or empty where it can't be
-known), wireshark_label (what Wireshark would say; empty until its rules are built).
+known), wireshark_label (what Wireshark would say: its flags joined by +; empty if none).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FLAGS: Final = np.array(
 _SIDES: Final = np.array(["false", "true", ""], dtype=object)  # by from_client, -1 is the last
 _VERDICTS: Final = np.array(
     [
-        f"{label},{how},{spurious},"
+        f"{label},{how},{spurious}"
         for label in LABELS
         for how in MECHANISMS
         for spurious in SPURIOUS
@@ -52,14 +52,15 @@ def export(analysis: Analysis, destination: Target) -> None:
     Raises:
         OutputError: the destination can't be written.
     """
-    packets = analysis.tables.packets
+    packets = analysis.tables.packets.complete()
     with open_text(destination) as file:
         file.write(HEADER)
+        says = np.array(packets.wireshark_labels, dtype=object)
         for first in range(0, len(packets), _ROWS_AT_ONCE):
-            file.write(_rows(packets, slice(first, min(first + _ROWS_AT_ONCE, len(packets)))))
+            file.write(_rows(packets, slice(first, min(first + _ROWS_AT_ONCE, len(packets))), says))
 
 
-def _rows(packets: Packets, part: slice) -> str:
+def _rows(packets: Packets, part: slice, says: NDArray[np.object_]) -> str:
     tcp = packets.tcp_header_bytes[part] > 0
     verdict = packets.label[part].astype(np.int64) * len(MECHANISMS) + packets.mechanism[part]
     flags = _FLAGS[packets.flags[part]]
@@ -74,6 +75,7 @@ def _rows(packets: Packets, part: slice) -> str:
         map(str, packets.payload_bytes[part].tolist()),
         flags.tolist(),
         _VERDICTS[verdict * len(SPURIOUS) + packets.spurious[part]].tolist(),
+        says[packets.wireshark_label[part]].tolist(),
     )
     lines = map(",".join, zip(*columns, strict=True))
     return "\n".join(lines) + "\n"

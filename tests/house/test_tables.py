@@ -10,7 +10,13 @@ from capture_analyzer.model.analysis import TABLES
 from capture_analyzer.model.column import ColumnDoc, describe
 
 UNITS = {"_ns": "ns", "_bytes": "bytes"}
-NOT_COLUMNS = {"packets.addresses", "packets.sack_left", "packets.sack_right"}
+NOT_COLUMNS = {
+    "packets.addresses",
+    "packets.sack_left",
+    "packets.sack_right",
+    "packets.wireshark_labels",
+    "packets.unfinished",
+}
 """Fields of a column table that its columns index into: not one element a row."""
 
 COLUMNS = [
