@@ -45,6 +45,6 @@ class Secrets:
         """The secrets of a session by label; empty if there are none."""
         return self._by_random.get(random, {})
 
-    def sessions(self) -> Iterator[dict[str, bytes]]:
-        """Every session's secrets, for connections whose ClientHello was not captured."""
-        return iter(self._by_random.values())
+    def sessions(self) -> Iterator[tuple[bytes, dict[str, bytes]]]:
+        """(client random, secrets) of every session, in the order of the key logs."""
+        return iter(self._by_random.items())

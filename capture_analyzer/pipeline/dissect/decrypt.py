@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -16,19 +17,22 @@ from capture_analyzer.pipeline.dissect.plaintext import Plain, Record, open_reco
 from capture_analyzer.protocols.tls import handshake, names
 from capture_analyzer.protocols.tls.connection import Understood
 from capture_analyzer.protocols.tls.decryption import (
-    APPLICATION_DATA,
     Decryptor,
     can_decrypt,
-    find_session,
     tls12_decryptors,
     tls13_decryptors,
 )
 from capture_analyzer.protocols.tls.handshake import ClearMessage, split_messages
 from capture_analyzer.protocols.tls.hello import parse_encrypted_extensions
 from capture_analyzer.protocols.tls.records import HEADER_BYTES
+from capture_analyzer.protocols.tls.sessions import SessionFinder, Trial
 
-_TRIED_RECORDS: Final = 3
-"""Records tried to find the session of a connection whose hello was not captured."""
+Decryptors = tuple[Decryptor | None, Decryptor | None]
+"""Of the client's and the server's direction; None without a secret for it."""
+
+_PROTECTED: Final = (handshake.ALERT, handshake.HANDSHAKE, handshake.APPLICATION_DATA)
+_NOT_CAPTURED: Final = "the handshake was not captured"
+_NONE_FITS: Final = "the handshake was not captured, and no session of the key log fits"
 _TLS13: Final = "TLS 1.3"
 _TLS12: Final = "TLS 1.2"
 
@@ -81,6 +85,7 @@ def open_connection(
     server: Side,
     table: TlsRecords,
     secrets: Secrets,
+    finder: SessionFinder,
 ) -> OpenedConnection | None:
     """Decrypt a connection; None if it can't be, and `TlsSummary.why_not` says why.
 
@@ -88,8 +93,9 @@ def open_connection(
     """
     tls = connection.tls
     assert tls is not None
+    sides = (client, server)
     records = client.records(table), server.records(table)
-    openers = _decryptors(tls, understood, (client, server), records, secrets)
+    openers = _decryptors(tls, understood, sides, records, secrets, finder)
     if isinstance(openers, str):
         tls.why_not = openers
         return None
@@ -111,12 +117,12 @@ def open_connection(
         _set_roles(side, plain, table)
         messages[:0] = [_handshake(connection, side, message, table) for message in protected]
     if not any(plain is not None and plain.opened for plain in plains):
-        tls.why_not = "the key log's secrets do not open its records"
+        tls.why_not = _nothing_opened(sides, records)
         return None
-    _summarise(tls, plains)
+    _summarise(tls, plains, sides, records)
     streams = [
         _nothing(side.stream) if plain is None else plain.stream
-        for side, plain in zip((client, server), plains, strict=True)
+        for side, plain in zip(sides, plains, strict=True)
     ]
     return OpenedConnection(streams[0], streams[1], messages)
 
@@ -127,51 +133,88 @@ def _decryptors(
     sides: tuple[Side, Side],
     records: tuple[list[Record], list[Record]],
     secrets: Secrets,
-) -> tuple[Decryptor | None, Decryptor | None] | str:
+    finder: SessionFinder,
+) -> Decryptors | str:
     """Decryptors of both directions, or why there are none."""
-    session = secrets.of(understood.client_random) if understood.client_random else {}
-    suite = understood.suite
+    random, suite = understood.client_random, understood.suite
+    session: Mapping[str, bytes] = secrets.of(random) if random else {}
     if tls.version not in (None, _TLS13, _TLS12):
         return f"{tls.version} can't be decrypted by this version"
-    if tls.version == _TLS12:
-        if suite is None or not can_decrypt(suite, tls13=False):
-            return f"cipher suite {tls.cipher_suite} can't be decrypted by this version"
-        if not session:
-            return "the key log has no secrets for this session"
-        if understood.client_random is None or understood.server_random is None:
-            return "the handshake was not captured"
-        return tls12_decryptors(session, suite, understood.client_random, understood.server_random)
-    if suite is not None and not can_decrypt(suite, tls13=True):
+    if suite is not None and not can_decrypt(suite, tls13=tls.version != _TLS12):
         return f"cipher suite {tls.cipher_suite} can't be decrypted by this version"
-    if not session or suite is None:
-        if understood.client_random is not None and not session:
-            return "the key log has no secrets for this session"
-        known = [session] if session else None
-        for from_client, side, rows in zip((True, False), sides, records, strict=True):
-            found = find_session(
-                iter(known) if known else secrets.sessions(), from_client, _trial(side, rows)
-            )
-            if found is not None:
-                session, suite = found
-                break
-        else:
-            return "the handshake was not captured, and no session of the key log fits"
-    assert suite is not None
-    decryptors = tls13_decryptors(session, suite, early=bool(tls.early_data))
-    if decryptors == (None, None):
-        return "the key log has no traffic secrets for this session"
-    return decryptors
+    if random is not None and not session:
+        return "the key log has no secrets for this session"
+    if tls.version == _TLS12:
+        if suite is None or understood.server_random is None:
+            return _NOT_CAPTURED
+        if random is None:
+            trials = _trials(sides, records)
+            found12 = finder.find_tls12(suite, understood.server_random, trials)
+            if found12 is None:
+                return _NONE_FITS
+            session, random = found12
+        return tls12_decryptors(session, suite, random, understood.server_random)
+    if session and suite is not None:
+        decryptors = tls13_decryptors(session, suite, early=bool(tls.early_data))
+        if decryptors == (None, None):
+            return "the key log has no traffic secrets for this session"
+        return decryptors
+    return _found_by_trial(tls, understood, sides, records, session, finder)
 
 
-def _trial(side: Side, records: list[Record]) -> list[tuple[int, bytes, bytes]]:
-    """The first protected records of a direction, to try secrets on."""
-    found: list[tuple[int, bytes, bytes]] = []
-    for record in records[side.protected_from :]:
-        if record.content_type == APPLICATION_DATA and record.complete:
+def _found_by_trial(
+    tls: TlsSummary,
+    understood: Understood,
+    sides: tuple[Side, Side],
+    records: tuple[list[Record], list[Record]],
+    session: Mapping[str, bytes],
+    finder: SessionFinder,
+) -> Decryptors | str:
+    """Decryptors of a TLS 1.3 connection of which a hello was not captured."""
+    suite = understood.suite
+    from_start = suite is not None
+    trials = _trials(sides, records)
+    if session:  # the ServerHello is what lacks
+        finder = SessionFinder([(b"", session)])
+    found = finder.find(suite, trials, from_start=from_start)
+    if found is None:
+        return _NONE_FITS
+    tls.version = tls.version or _TLS13
+    tls.cipher_suite = names.suite_name(found.suite)
+    decryptors: list[Decryptor | None] = [None, None]
+    alone = SessionFinder([(b"", found.secrets)])
+    for from_client, trial in trials:
+        own = (
+            found
+            if from_client == found.from_client
+            else alone.find(found.suite, [(from_client, trial)], from_start=from_start)
+        )
+        side = sides[0 if from_client else 1]
+        if own is not None:
+            decryptors[0 if from_client else 1] = Decryptor(own.openers)
+            side.protected_from = _first_whole(side, records[0 if from_client else 1])
+    return decryptors[0], decryptors[1]
+
+
+def _first_whole(side: Side, records: list[Record]) -> int:
+    """Index of the first protected record that was captured whole."""
+    for index in range(side.protected_from, len(records)):
+        if records[index].content_type in _PROTECTED and records[index].complete:
+            return index
+    return len(records)
+
+
+def _trials(
+    sides: tuple[Side, Side], records: tuple[list[Record], list[Record]]
+) -> list[tuple[bool, Trial]]:
+    """The first protected record of each direction, to try secrets on."""
+    found: list[tuple[bool, Trial]] = []
+    for from_client, side, rows in zip((True, False), sides, records, strict=True):
+        index = _first_whole(side, rows)
+        if index < len(rows):
+            record = rows[index]
             raw = side.stream.read(record.offset, record.offset + HEADER_BYTES + record.length)
-            found.append((record.content_type, raw[1:3], raw[HEADER_BYTES:]))
-            if len(found) == _TRIED_RECORDS:
-                break
+            found.append((from_client, (record.content_type, raw[1:3], raw[HEADER_BYTES:])))
     return found
 
 
@@ -234,19 +277,36 @@ def _set_roles(side: Side, plain: Plain, table: TlsRecords) -> None:
     table.plaintext_bytes[part] = plain.plaintext_bytes
 
 
-def _summarise(tls: TlsSummary, plains: list[Plain | None]) -> None:
-    whole = all(plain is not None and not plain.failed for plain in plains)
-    tls.decrypted = "yes" if whole else "partial"
+def _nothing_opened(sides: tuple[Side, Side], records: tuple[list[Record], list[Record]]) -> str:
+    """Why no record opened although there are secrets."""
+    if all(_first_whole(*pair) == len(pair[1]) for pair in zip(sides, records, strict=True)):
+        return "no protected record was captured"
+    return "the key log's secrets do not open its records"
+
+
+def _summarise(
+    tls: TlsSummary,
+    plains: list[Plain | None],
+    sides: tuple[Side, Side],
+    records: tuple[list[Record], list[Record]],
+) -> None:
+    """Whether all of it was decrypted, and what not."""
+    whos = ("client", "server")
+    lacking = [
+        who
+        for who, plain, side, rows in zip(whos, plains, sides, records, strict=True)
+        if plain is None and side.protected_from < len(rows)
+    ]
+    failed = [who for who, plain in zip(whos, plains, strict=True) if plain and plain.failed]
+    missing = any(plain is not None and plain.missing for plain in plains)
+    tls.decrypted = "partial" if lacking or failed or missing else "yes"
     tls.why_not = None
-    if not whole:
-        missing = [
-            side for side, plain in zip(("client", "server"), plains, strict=True) if not plain
-        ]
-        tls.why_not = (
-            f"the key log lacks the {missing[0]}'s secrets"
-            if missing
-            else "some records do not open: bytes or secrets are missing"
-        )
+    if lacking:
+        tls.why_not = f"the key log lacks the {lacking[0]}'s secrets"
+    elif failed:
+        tls.why_not = f"some records of the {failed[0]} do not open with the key log's secrets"
+    elif missing:
+        tls.why_not = "the capture lacks bytes of some records"
 
 
 def _nothing(stream: ByteStream) -> ByteStream:

@@ -21,12 +21,11 @@ from capture_analyzer.protocols.tls.decryption import (
     CHANGE_CIPHER_SPEC,
     HANDSHAKE,
     Decryptor,
+    Opened,
 )
+from capture_analyzer.protocols.tls.records import MAX_FRAGMENT
 
 _HEADER_BYTES: Final = 5
-_ASSUMED_OVERHEAD: Final = 17
-"""What a record that can't be opened is taken to hold beside its content: tag and inner type
-of TLS 1.3. Offsets behind it are then right unless it was padded."""
 MAX_HANDSHAKE_BYTES: Final = 1 << 20
 """Encrypted handshake messages kept of a direction; chains of certificates have some KB."""
 
@@ -62,6 +61,7 @@ class Plain:
         plaintext_bytes: by record: plaintext length, -1 where it was not opened.
         opened: how many protected records opened.
         failed: how many did not, though they were complete.
+        missing: how many can't be opened because the capture lacks bytes of them, or all.
         early_records: indices of records of early data.
     """
 
@@ -72,6 +72,7 @@ class Plain:
     plaintext_bytes: NDArray[np.int32]
     opened: int
     failed: int
+    missing: int
     early_records: list[int]
 
 
@@ -102,42 +103,49 @@ def open_records(
     early: list[int] = []
     kept: list[tuple[int, int, int]] = []  # (record index, plaintext length, lead)
     plaintext: list[bytes] = []
-    at = 0  # plaintext offset
+    clear_end = None
+    if 0 < first_protected <= len(records):
+        last = records[first_protected - 1]
+        clear_end = last.offset + _HEADER_BYTES + last.length
+    place = _Place(decryptor, clear_end)
     plain_starts: list[int] = []
-    missing_tail = 0
+    read = cipher.read
     for index in range(first_protected, len(records)):
         record = records[index]
-        if record.content_type == CHANGE_CIPHER_SPEC:
+        if record.offset != place.end:
+            place.gap(record.offset)
+        place.end = record.offset + _HEADER_BYTES + record.length
+        content_type = record.content_type
+        if content_type == CHANGE_CIPHER_SPEC:
             continue  # a dummy in TLS 1.3 (RFC 8446, appendix D.4)
-        raw = (
-            cipher.read(record.offset, record.offset + _HEADER_BYTES + record.length)
-            if record.complete
-            else b""
-        )
-        opened = decryptor.open(record.content_type, raw[1:3], raw[_HEADER_BYTES:]) if raw else None
-        if opened is None:
-            if record.content_type == APPLICATION_DATA and decryptor.opened:
-                missing_tail = max(0, record.length - _ASSUMED_OVERHEAD)
-                at += missing_tail
+        if not record.complete:
+            place.incomplete(record)
             continue
+        raw = read(record.offset, place.end)
+        opened = decryptor.open(content_type, raw[1:3], raw[_HEADER_BYTES:])
+        if opened is None:
+            place.closed(record)
+            continue
+        if place.lost:
+            place.found(opened)
         inner_types[index] = opened.content_type
-        plaintext_bytes[index] = len(opened.plaintext)
+        plaintext_bytes[index] = length = len(opened.plaintext)
         if opened.content_type == APPLICATION_DATA:
-            missing_tail = 0
             if opened.early:
                 early.append(index)
-            if opened.plaintext and (early_accepted or not opened.early):
-                kept.append((index, len(opened.plaintext), opened.lead))
-                plain_starts.append(at)
+            if length and (early_accepted or not opened.early):
+                kept.append((index, length, opened.lead))
+                plain_starts.append(place.at)
                 plaintext.append(opened.plaintext)
-                at += len(opened.plaintext)
+                place.at += length
         elif opened.content_type == HANDSHAKE:
-            handshake_bytes += len(opened.plaintext)
+            handshake_bytes += length
             if handshake_bytes <= MAX_HANDSHAKE_BYTES:
                 handshake.append(HandshakePart(index, opened.plaintext))
-        elif opened.content_type == ALERT and len(opened.plaintext) == 2:
+        elif opened.content_type == ALERT and length == 2:
             alerts.append((index, opened.plaintext[0], opened.plaintext[1]))
-    stream = _plain_stream(cipher, records, kept, plain_starts, b"".join(plaintext), at)
+    place.finish(cipher, records)
+    stream = _plain_stream(cipher, records, kept, plain_starts, b"".join(plaintext), place.at)
     return Plain(
         stream=stream,
         handshake=handshake,
@@ -146,8 +154,97 @@ def open_records(
         plaintext_bytes=plaintext_bytes,
         opened=decryptor.opened,
         failed=decryptor.failed,
+        missing=place.missing,
         early_records=early,
     )
+
+
+class _Place:
+    """Where in the plaintext the next record's content lies, also behind lost records.
+
+    How long the content of a record is follows from the record's length, unless it was
+    padded. Where the headers of records were lost, too, the sequence number of the first
+    record behind them says how many they were. So the offsets behind a gap are right, but
+    for padding and for records among the lost that held no application data.
+
+    Attributes:
+        at: offset in the plaintext.
+        end: offset in the cipher stream behind the last record.
+        lost: something was lost since the last record that opened.
+        missing: records that the capture lacks, wholly or in part.
+    """
+
+    def __init__(self, decryptor: Decryptor, end: int | None) -> None:
+        self._decryptor = decryptor
+        self._overhead = decryptor.overhead
+        self.at = 0
+        self.end = end
+        self.lost = False
+        self.missing = 0
+        self._known = 0  # lost records whose headers were captured
+        self._known_content = 0  # what they hold
+        self._unknown = 0  # bytes that hold whole records without a captured header
+
+    def gap(self, offset: int) -> None:
+        """Records with their headers were lost in front of the one at `offset`."""
+        if self.end is None or offset < self.end:
+            return
+        size = offset - self.end
+        self.lost = True
+        self._unknown += size
+        self._decryptor.lose(_fewest(size), size // (_HEADER_BYTES + self._overhead) + 1)
+
+    def incomplete(self, record: Record) -> None:
+        """A record of which the capture lacks some bytes."""
+        self._decryptor.lose(1, 1)
+        self.missing += 1
+        self.closed(record)
+
+    def closed(self, record: Record) -> None:
+        """A record that was not opened."""
+        self.lost = True
+        self._known += 1
+        self._known_content += max(0, record.length - self._overhead)
+
+    def found(self, opened: Opened) -> None:
+        """A record opened behind what was lost."""
+        decryptor = self._decryptor
+        if not decryptor.last_key or decryptor.opened == 1:
+            self._forget(0)  # what was lost belonged to the handshake
+        elif opened.new_key:
+            # At most so many of the lost records held application data.
+            self._forget(opened.lost if self._unknown else 0)
+            if opened.lost:
+                self.at += opened.lost
+        else:
+            self._move(opened.lost - self._known)
+
+    def _move(self, unseen: int) -> None:
+        content = 0
+        if self._unknown:
+            unseen = max(unseen, _fewest(self._unknown))
+            content = max(0, self._unknown - unseen * (_HEADER_BYTES + self._overhead))
+        self.at += self._known_content + content
+        self._forget(unseen if self._unknown else 0)
+
+    def _forget(self, unseen: int) -> None:
+        self.missing += unseen
+        self.lost = False
+        self._known = self._known_content = self._unknown = 0
+
+    def finish(self, cipher: ByteStream, records: list[Record]) -> None:
+        """What was lost behind the last record that opened."""
+        if records and not records[-1].complete and self.missing == 1:
+            self.missing = 0  # the capture ended in the middle of it
+        if self.end is not None and cipher.end > self.end:
+            self.gap(cipher.end)
+        if self.lost and self._decryptor.opened and self._decryptor.last_key:
+            self._move(0)
+
+
+def _fewest(size: int) -> int:
+    """At least so many records are in a stretch of whole records of this size."""
+    return -(-size // (_HEADER_BYTES + MAX_FRAGMENT))
 
 
 def _plain_stream(

@@ -32,6 +32,7 @@ from capture_analyzer.protocols.tls.records import (
     walk_rows,
 )
 from capture_analyzer.protocols.tls.roles import CLOSE_NOTIFY_BYTES, Head
+from capture_analyzer.protocols.tls.sessions import SessionFinder
 
 HEAD_RECORDS: Final = 16
 """Records of a direction among which its handshake is looked for: it has about ten."""
@@ -119,6 +120,7 @@ def dissect_tls(
                 anomalies.append(heads.problem(place, number, clause, from_client, index))
     _set_roles(records, special, clear_types, walked, first, totals, streams)
     opened: dict[int, OpenedConnection] = {}
+    finder = SessionFinder(_unnamed(secrets, plain)) if secrets is not None else None
     for place, connection, understood in plain:
         number = connection.connection_no
         with guard(number):
@@ -131,12 +133,23 @@ def dissect_tls(
                 )
             )
             assert secrets is not None
-            found = open_connection(connection, understood, client, server, records, secrets)
+            assert finder is not None
+            found = open_connection(
+                connection, understood, client, server, records, secrets, finder
+            )
             if found is not None:
                 opened[number] = found
                 messages += found.messages
     messages.sort(key=_in_table_order)
     return DissectedTls(records, messages, anomalies, opened)
+
+
+def _unnamed(
+    secrets: Secrets, plain: Sequence[tuple[int, Connection, Understood]]
+) -> list[tuple[bytes, dict[str, bytes]]]:
+    """The sessions of the key logs that no captured ClientHello names."""
+    named = {understood.client_random for _, _, understood in plain}
+    return [(random, labels) for random, labels in secrets.sessions() if random not in named]
 
 
 def _in_table_order(message: HandshakeMessage) -> tuple[int, bool]:

@@ -35,8 +35,8 @@ class Content:
         end: offset behind the message.
         length: content bytes, without chunked coding.
         complete: it ended by its own framing.
-        pieces: (offset, length) of its parts, if they were asked for; None if there are too
-            many, or not all are known.
+        pieces: (offset, length) of its parts; a part in a gap stands for chunks whose sizes
+            were not captured. None if there are too many.
         trailers: reduced trailer fields.
         problem: a clause about what breaks the rules.
         lost: the end is not known; the next message has to be looked for.
@@ -126,13 +126,16 @@ def chunked(source: Source, start: int, reduce: Reduce, *, from_client: bool) ->
             match = _CHUNK_LINE.match(line)
         if match is None:
             found = _after_gap(source, size_at, len(line), from_client)
-            pieces = None
             if found is None:
                 malformed = b"\n" in line or len(line) >= MAX_CHUNK_LINE
                 content.problem = "a chunk has no size" if malformed else None
                 content.lost = malformed or source.next_captured(size_at + len(line)) is not None
                 content.end = max(size_at, at)
+                if not content.lost:  # nothing was captured behind it, but more was sent
+                    content.end = max(content.end, source.end)
                 break
+            if pieces is not None:
+                pieces.append((size_at + len(line), found - size_at - len(line)))
             size_at = found
             continue
         size = int(match.group(1), 16)

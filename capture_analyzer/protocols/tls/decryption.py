@@ -1,19 +1,18 @@
 """Decrypting one direction of a TLS connection with secrets from a key log.
 
-Which key a record needs is found by trying: handshake messages that would tell may be lost,
-and a record that opens under an AEAD was made with that key and sequence number.
+Which key and sequence number a record needs is found by trying: handshake messages that would
+tell may be lost, and a record that opens under an AEAD was made with that key and number.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from capture_analyzer.protocols.tls.key_schedule import (
     TLS12_SUITES,
     TLS13_SUITES,
-    Protection,
     tls12_keys,
 )
 from capture_analyzer.protocols.tls.protection import (
@@ -27,14 +26,15 @@ CHANGE_CIPHER_SPEC: Final = 20
 ALERT: Final = 21
 HANDSHAKE: Final = 22
 APPLICATION_DATA: Final = 23
-_KEY_UPDATE: Final = 24  # handshake message type, RFC 8446, section 4.6.3
+_KEY_UPDATE: Final = b"\x18\x00\x00\x01"  # type and length of the message, RFC 8446, 4.6.3
 
-MAX_LOST_RECORDS: Final = 256
-"""How many records may have been lost between two: so many sequence numbers are tried, each
-for the price of one decryption (about 2 µs)."""
-MAX_TRIED_FAILURES: Final = 8
-"""After so many records in a row that no key opens, the long search is not made again until
-one opens: a connection that can't be decrypted must not cost 256 tries a record."""
+MAX_LOST_RECORDS: Final = 4096
+"""Most records that may have been lost in front of one: so many sequence numbers are tried."""
+MAX_TRIES: Final = 1 << 14
+"""Decryptions that one direction may cost beyond one a record and key, about 2 µs each."""
+_SLACK: Final = 2
+"""How far the search goes beyond what was lost: a record may be lost without a trace where
+the records' boundaries were."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -46,12 +46,16 @@ class Opened:
         plaintext: what it holds, padding removed.
         lead: octets of its fragment before the first octet of ciphertext.
         early: it was early data (0-RTT).
+        lost: how many records of this key were lost in front of it, by the sequence numbers.
+        new_key: it is the first record that opened with its key.
     """
 
     content_type: int
     plaintext: bytes
     lead: int
     early: bool = False
+    lost: int = 0
+    new_key: bool = False
 
 
 class Decryptor:
@@ -60,24 +64,53 @@ class Decryptor:
     Args:
         openers: in the order in which a sender uses them. The first may be for early data.
         early: the first of `openers` is for early data.
+
+    Attributes:
+        overhead: octets that protection adds to the content of a record, without padding.
+        last_key: the last of `openers`, for application data, or an update of it is in use.
+        opened: records that opened.
+        failed: records that did not.
     """
 
-    def __init__(self, openers: list[Opener], *, early: bool = False) -> None:
-        self._openers = openers
+    def __init__(self, openers: Sequence[Opener], *, early: bool = False) -> None:
+        self._openers = list(openers)
         self._early = openers[0] if early else None
         self._current = 0
-        self._failures = 0
+        # How many records were lost since the last one that opened: at least, at most.
+        self._least = 0
+        self._most = 0
+        self._tries = MAX_TRIES
+        self.overhead = openers[0].overhead
+        self.last_key = len(openers) == 1
         self.opened = 0
         self.failed = 0
 
+    def lose(self, least: int, most: int) -> None:
+        """Between so many records were lost in front of the next one."""
+        self._least = min(self._least + least, MAX_LOST_RECORDS)
+        self._most = min(self._most + most, MAX_LOST_RECORDS)
+
     def open(self, content_type: int, version: bytes, fragment: bytes) -> Opened | None:
         """Open the next record; None if no key opens it."""
-        for position in range(self._current, len(self._openers)):
-            opener = self._openers[position]
+        if not self._most:  # nothing was lost: the common case
+            opener = self._openers[self._current]
             found = self._try(opener, content_type, version, fragment)
-            if found is not None:
-                return self._advance(position, found)
-        return self._search(content_type, version, fragment)
+            if found is None:
+                found = self._open_with_next(content_type, version, fragment)
+        else:
+            found = self._search(content_type, version, fragment)
+        if found is None:
+            self.failed += 1
+            self.lose(0, 1)
+            return None
+        self.opened += 1
+        self._least = self._most = 0
+        if found.content_type == HANDSHAKE and found.plaintext[-5:-1] == _KEY_UPDATE:
+            # A KeyUpdate ends its record (RFC 8446, section 5.1).
+            opener = self._openers[self._current]
+            if isinstance(opener, Tls13Opener):
+                opener.update()
+        return found
 
     def _try(
         self, opener: Opener, content_type: int, version: bytes, fragment: bytes
@@ -88,35 +121,65 @@ class Decryptor:
             return None
         return Opened(inner, plaintext, opener.overhead_before, opener is self._early)
 
-    def _advance(self, position: int, found: Opened) -> Opened:
+    def _open_with_next(self, content_type: int, version: bytes, fragment: bytes) -> Opened | None:
+        for position in range(self._current + 1, len(self._openers)):
+            found = self._try(self._openers[position], content_type, version, fragment)
+            if found is not None:
+                found.new_key = True
+                self._take(position)
+                return found
+        return None
+
+    def _take(self, position: int) -> None:
         self._current = position
-        self._failures = 0
-        self.opened += 1
-        opener = self._openers[position]
-        if (
-            found.content_type == HANDSHAKE
-            and isinstance(opener, Tls13Opener)
-            and found.plaintext[:1] == bytes((_KEY_UPDATE,))
-        ):
-            opener.update()
-        return found
+        self.last_key = position == len(self._openers) - 1
 
     def _search(self, content_type: int, version: bytes, fragment: bytes) -> Opened | None:
-        """Records may have been lost: look ahead in sequence numbers, then for a key update."""
-        self._failures += 1
-        self.failed += 1
-        if self._failures > MAX_TRIED_FAILURES:
-            return None
-        for position in range(self._current, len(self._openers)):
+        """Records may have been lost: look ahead in sequence numbers, then for other keys."""
+        current = self._openers[self._current]
+        found = self._scan(
+            current, self._least, self._most, content_type, version, fragment, new_key=False
+        )
+        if found is not None:
+            return found
+        for position in range(self._current + 1, len(self._openers)):
             opener = self._openers[position]
-            before = opener.sequence
-            for sequence in range(before + 1, before + MAX_LOST_RECORDS):
-                opener.sequence = sequence
-                found = self._try(opener, content_type, version, fragment)
-                if found is not None:
-                    self.failed -= 1
-                    return self._advance(position, found)
-            opener.sequence = before
+            found = self._scan(opener, 0, self._most, content_type, version, fragment)
+            if found is not None:
+                self._take(position)
+                return found
+        if isinstance(current, Tls13Opener) and self.opened:
+            updated = current.updated()  # a KeyUpdate may be among what was lost
+            found = self._scan(updated, 0, self._most, content_type, version, fragment)
+            if found is not None:
+                self._openers[self._current] = updated
+        return found
+
+    def _scan(
+        self,
+        opener: Opener,
+        least: int,
+        most: int,
+        content_type: int,
+        version: bytes,
+        fragment: bytes,
+        *,
+        new_key: bool = True,
+    ) -> Opened | None:
+        """Try the sequence numbers behind so many lost records."""
+        before = opener.sequence
+        # The likeliest first; one try is free, as if nothing had been lost.
+        stop = most + 1 + _SLACK if self._tries > 0 else least + 1
+        for lost in (*range(least, stop), *range(least)):
+            opener.sequence = before + lost
+            found = self._try(opener, content_type, version, fragment)
+            if found is not None:
+                found.lost, found.new_key = lost, new_key
+                return found
+            self._tries -= 1
+            if self._tries <= 0:
+                break
+        opener.sequence = before
         return None
 
 
@@ -130,24 +193,29 @@ def tls13_decryptors(
         suite: the agreed cipher suite.
         early: the client offered early data.
     """
-    protection = TLS13_SUITES.get(suite)
-    if protection is None:
-        return None, None
-
-    def made(*labels: str) -> list[Opener]:
-        return [
-            Tls13Opener(secrets[label], protection)
-            for label in labels
-            if len(secrets.get(label, b"")) == protection.hash_octets
-        ]
-
-    early_openers = made("CLIENT_EARLY_TRAFFIC_SECRET") if early else []
-    client = early_openers + made("CLIENT_HANDSHAKE_TRAFFIC_SECRET", "CLIENT_TRAFFIC_SECRET_0")
-    server = made("SERVER_HANDSHAKE_TRAFFIC_SECRET", "SERVER_TRAFFIC_SECRET_0")
+    early_openers = tls13_openers(secrets, suite, "CLIENT_EARLY_TRAFFIC_SECRET") if early else []
+    client = early_openers + tls13_openers(
+        secrets, suite, "CLIENT_HANDSHAKE_TRAFFIC_SECRET", "CLIENT_TRAFFIC_SECRET_0"
+    )
+    server = tls13_openers(
+        secrets, suite, "SERVER_HANDSHAKE_TRAFFIC_SECRET", "SERVER_TRAFFIC_SECRET_0"
+    )
     return (
         Decryptor(client, early=bool(early_openers)) if client else None,
         Decryptor(server) if server else None,
     )
+
+
+def tls13_openers(secrets: Mapping[str, bytes], suite: int, *labels: str) -> list[Tls13Opener]:
+    """An opener for each of these labels that the secrets have, if it fits the suite."""
+    protection = TLS13_SUITES.get(suite)
+    if protection is None:
+        return []
+    return [
+        Tls13Opener(secrets[label], protection)
+        for label in labels
+        if len(secrets.get(label, b"")) == protection.hash_octets
+    ]
 
 
 def tls12_decryptors(
@@ -168,54 +236,3 @@ def tls12_decryptors(
 def can_decrypt(suite: int, *, tls13: bool) -> bool:
     """Whether records of this suite can be opened at all."""
     return suite in (TLS13_SUITES if tls13 else TLS12_SUITES)
-
-
-def find_session(
-    sessions: Iterator[dict[str, bytes]],
-    from_client: bool,
-    records: list[tuple[int, bytes, bytes]],
-) -> tuple[dict[str, bytes], int] | None:
-    """(secrets, suite) of a TLS 1.3 connection whose ClientHello was not captured, by trial.
-
-    Args:
-        sessions: the secrets of every session of the key log.
-        from_client: the direction of `records`.
-        records: (outer type, version, fragment) of the first application records captured.
-
-    A session is believed when its traffic secret opens one of the records at a sequence
-    number below MAX_LOST_RECORDS. Handshake secrets are tried as well, since a capture may
-    begin between ClientHello and Finished.
-    """
-    side = "CLIENT" if from_client else "SERVER"
-    labels = (f"{side}_TRAFFIC_SECRET_0", f"{side}_HANDSHAKE_TRAFFIC_SECRET")
-    for secrets in sessions:
-        for suite, protection in TLS13_SUITES.items():
-            if suite not in (0x1301, 0x1302, 0x1303):
-                continue
-            openers = _openers(secrets, labels, protection)
-            if openers and _opens_any(openers, records):
-                return secrets, suite
-    return None
-
-
-def _openers(
-    secrets: Mapping[str, bytes], labels: tuple[str, ...], protection: Protection
-) -> list[Tls13Opener]:
-    return [
-        Tls13Opener(secrets[label], protection)
-        for label in labels
-        if len(secrets.get(label, b"")) == protection.hash_octets
-    ]
-
-
-def _opens_any(openers: list[Tls13Opener], records: list[tuple[int, bytes, bytes]]) -> bool:
-    for opener in openers:
-        for content_type, version, fragment in records:
-            for sequence in range(MAX_LOST_RECORDS):
-                opener.sequence = sequence
-                try:
-                    opener.open(content_type, version, fragment)
-                except CannotOpenError:
-                    continue
-                return True
-    return False

@@ -41,6 +41,8 @@ class Opener(Protocol):
     """The sequence number of the next record; it only moves on when one opens."""
     overhead_before: int
     """Octets of the fragment before the first octet of ciphertext."""
+    overhead: int
+    """Octets of the fragment beyond the content, if it is not padded."""
 
     def open(self, content_type: int, version: bytes, fragment: bytes) -> tuple[int, bytes]:
         """(content type, plaintext) of a record.
@@ -59,11 +61,12 @@ class Opener(Protocol):
 class Tls13Opener:
     """Opens TLS 1.3 records with one traffic secret and what KeyUpdate makes of it."""
 
-    __slots__ = ("_cipher", "_iv", "_protection", "_secret", "sequence")
+    __slots__ = ("_cipher", "_iv", "_protection", "_secret", "overhead", "sequence")
     overhead_before = 0
 
     def __init__(self, secret: bytes, protection: Protection) -> None:
         self._protection = protection
+        self.overhead = protection.tag_octets + 1  # the inner content type
         self._install(secret)
 
     def _install(self, secret: bytes) -> None:
@@ -76,6 +79,10 @@ class Tls13Opener:
     def update(self) -> None:
         """Go on to the next traffic secret, as after a KeyUpdate (RFC 8446, section 4.6.3)."""
         self._install(next_traffic_secret(self._secret, self._protection))
+
+    def updated(self) -> Tls13Opener:
+        """An opener with the next traffic secret; this one stays as it is."""
+        return Tls13Opener(next_traffic_secret(self._secret, self._protection), self._protection)
 
     def open(self, content_type: int, version: bytes, fragment: bytes) -> tuple[int, bytes]:
         """See `Opener.open`. The inner content type is the last octet that is not zero."""
@@ -97,7 +104,15 @@ class Tls13Opener:
 class Tls12Opener:
     """Opens TLS 1.2 records of an AEAD suite (RFC 5246, section 6.2.3.3)."""
 
-    __slots__ = ("_cipher", "_explicit", "_iv", "_protection", "overhead_before", "sequence")
+    __slots__ = (
+        "_cipher",
+        "_explicit",
+        "_iv",
+        "_protection",
+        "overhead",
+        "overhead_before",
+        "sequence",
+    )
 
     def __init__(self, key: bytes, iv: bytes, protection: Protection) -> None:
         self._protection = protection
@@ -105,6 +120,7 @@ class Tls12Opener:
         self._iv = iv
         self._explicit = protection.aead != "chacha20-poly1305"
         self.overhead_before = _EXPLICIT_NONCE_OCTETS if self._explicit else 0
+        self.overhead = self.overhead_before + protection.tag_octets
         self.sequence = 0
 
     def open(self, content_type: int, version: bytes, fragment: bytes) -> tuple[int, bytes]:
