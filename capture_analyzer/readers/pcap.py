@@ -34,6 +34,9 @@ _MAGICS: Final = {
 }
 """First four bytes -> (byte order, ticks a second)."""
 
+_HEADERS_AT_ONCE: Final = 1 << 14
+"""So few that what is made of them stays in the processor's cache."""
+
 _NEARBY_SECONDS: Final = 90_000_000
 """Packets of one file are rarely more than some three years apart."""
 
@@ -65,13 +68,11 @@ def read_pcap(source: Source, *, progress: Progress = silent) -> Capture:
     problem = _problem(buffer, order, end, len(offsets))
     if problem:
         anomalies.append(problem)
-    headers = windows.at(offsets, PACKET_HEADER_BYTES)
-    time_ns = column(headers, 0, order + "u4").astype(np.int64)
-    time_ns *= 1_000_000_000
-    time_ns += column(headers, 4, order + "u4") * np.int64(1_000_000_000 // ticks)
+    time_ns, captured_bytes, original_bytes = _headers(windows, offsets, order, ticks)
     epoch_ns = int(time_ns[0]) if len(time_ns) else 0
     time_ns -= epoch_ns
-    original_bytes = column(headers, 12, order + "u4").astype(np.uint32)
+    data_offset = offsets
+    data_offset += PACKET_HEADER_BYTES
     count = len(offsets)
     return Capture(
         files=[
@@ -92,11 +93,29 @@ def read_pcap(source: Source, *, progress: Progress = silent) -> Capture:
         file_no=np.zeros(count, np.uint16),
         frame_no=np.arange(1, count + 1, dtype=np.int32),
         interface_no=np.zeros(count, np.uint16),
-        data_offset=offsets + PACKET_HEADER_BYTES,
-        captured_bytes=column(headers, 8, order + "u4").astype(np.uint32),
+        data_offset=data_offset,
+        captured_bytes=captured_bytes,
         original_bytes=original_bytes,
         anomalies=anomalies,
     )
+
+
+def _headers(
+    windows: Windows, offsets: Offsets, order: str, ticks: int
+) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.uint32]]:
+    """Time in ns, captured and original length of the packets whose headers begin there."""
+    count = len(offsets)
+    time_ns = np.empty(count, np.int64)
+    captured, original = np.empty(count, np.uint32), np.empty(count, np.uint32)
+    for start in range(0, count, _HEADERS_AT_ONCE):
+        part = slice(start, start + _HEADERS_AT_ONCE)
+        headers = windows.at(offsets[part], PACKET_HEADER_BYTES)
+        times = time_ns[part]
+        np.multiply(column(headers, 0, order + "u4"), np.int64(1_000_000_000), out=times)
+        times += column(headers, 4, order + "u4") * np.int64(1_000_000_000 // ticks)
+        captured[part] = column(headers, 8, order + "u4")
+        original[part] = column(headers, 12, order + "u4")
+    return time_ns, captured, original
 
 
 def _problem(buffer: memoryview | bytes, order: str, end: int, count: int) -> Anomaly | None:

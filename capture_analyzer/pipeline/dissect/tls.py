@@ -157,7 +157,7 @@ def _in_table_order(message: HandshakeMessage) -> tuple[int, bool]:
 
 
 class _Heads:
-    """The first records of each TLS stream, as lists."""
+    """The first records of each TLS stream."""
 
     def __init__(
         self,
@@ -181,10 +181,13 @@ class _Heads:
         self.stops: list[int] = stops.tolist()
         # Record numbers of all heads, end to end.
         of_head = np.repeat(first - (stops - counts), counts) + np.arange(counts.sum())
-        self.columns: list[list[int]] = self.gather(of_head).tolist()
+        self.columns = self.gather(of_head)
 
-    def gather(self, which: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Columns of these records: those of `Head`, then where their content lies."""
+    def gather(self, which: NDArray[np.int64]) -> list[Sequence[int]]:
+        """Columns of these records: those of `Head`, then where their content lies.
+
+        Of most columns few numbers are looked at, so they become Python objects only then.
+        """
         walked, records, chunks = self.walked, self.records, self.chunks
         first, last = walked.first_chunk[which], walked.last_chunk[which]
         offset = walked.offset[which] + HEADER_BYTES
@@ -193,22 +196,19 @@ class _Heads:
             end <= chunks.starts[first] + chunks.lengths[first]
         )
         at = chunks.buffer_offsets[first] + offset - chunks.starts[first]
-        return np.stack(
-            (
-                walked.content_type[which],
-                walked.length[which],
-                records.first_packet_no[which],
-                records.last_packet_no[which],
-                records.seen_ns[which],
-                chunks.seen_ns[last],
-                records.complete_ns[which],
-                walked.complete[which],
-                np.where(in_one, at, -1),
-                chunks.buffer_nos[first],
-                offset,
-            ),
-            dtype=np.int64,
-        )
+        return [
+            walked.content_type[which].tobytes(),
+            walked.length[which].tolist(),
+            records.first_packet_no[which].data,
+            records.last_packet_no[which].data,
+            records.seen_ns[which].data,
+            chunks.seen_ns[last].data,
+            records.complete_ns[which].data,
+            walked.complete[which].tobytes(),
+            np.where(in_one, at, -1).data,
+            chunks.buffer_nos[first].data,
+            offset.data,
+        ]
 
     def understand(self, place: int, connection: Connection) -> Understood:
         """Read the handshake of the TLS connection at this place."""
@@ -231,7 +231,7 @@ class _Heads:
         if long:
             start = self.first[row]
             stop = start + min(self.totals[row], LONG_HEAD_RECORDS)
-            columns = self.gather(np.arange(start, stop)).tolist()
+            columns = self.gather(np.arange(start, stop))
         else:
             part = slice(self.starts[row], self.stops[row])
             columns = [column[part] for column in self.columns]

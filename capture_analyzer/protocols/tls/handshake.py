@@ -85,7 +85,7 @@ def read_clear(
     """
     part = ClearPart()
     messages = part.messages
-    pending = bytearray()
+    pending: bytes | bytearray = b""  # the begin of a message whose rest is still to come
     pending_record = 0
     total = 0
     for index, kind in enumerate(content_types):
@@ -98,21 +98,27 @@ def read_clear(
                 part.broken = True
                 return part
             total += len(data)
-            if not pending:
-                pending_record = index
-            pending += data
-            at = 0
-            while len(pending) - at >= 4:
+            if pending:
+                pending += data
+            else:
+                pending, pending_record = data, index
+            at, size = 0, len(pending)
+            while size - at >= 4:
                 stop = at + 4 + int.from_bytes(pending[at + 1 : at + 4], "big")
-                if stop > len(pending):
+                if stop > size:
                     break
-                messages.append(
-                    ClearMessage(pending[at], bytes(pending[at + 4 : stop]), pending_record, index)
+                message = ClearMessage(
+                    pending[at], bytes(pending[at + 4 : stop]), pending_record, index
                 )
-                hello_again |= pending[at] == SERVER_HELLO and is_hello_retry(messages[-1].body)
+                messages.append(message)
+                if message.type == SERVER_HELLO and is_hello_retry(message.body):
+                    hello_again = True
                 at = stop
                 pending_record = index
-            del pending[:at]
+            if isinstance(pending, bytearray):
+                del pending[:at]
+            else:
+                pending = bytearray(pending[at:]) if at < size else b""
             if total > MAX_HANDSHAKE_BYTES or len(messages) > MAX_MESSAGES:
                 part.malformed = True
                 return part

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, Generic, TypeVar
 
 from capture_analyzer.protocols.tls.names import is_grease
 from capture_analyzer.wire.text import printable
@@ -133,12 +134,83 @@ class ServerHello:
     hello_retry: bool = False
 
 
+_Hello = TypeVar("_Hello", ClientHello, ServerHello)
+
+
+class _Known(Generic[_Hello]):
+    """Hellos that were read, to read the next ones like them at once.
+
+    The hellos of one program to one server mostly differ in nothing but bytes that are copied
+    and not looked into (random, session ID, key shares ...). Where all other bytes are the
+    same, so is everything that is read from them.
+    """
+
+    LENGTHS: Final = 1024
+    """Lengths remembered: hostile hellos of ever new lengths must not fill the memory."""
+
+    OF_A_LENGTH: Final = 4
+    """Hellos remembered of each length: each is compared with the next one of that length."""
+
+    def __init__(self) -> None:
+        self._by_length: dict[int, list[tuple[list[tuple[int, int, bytes]], _Hello, int]]] = {}
+
+    def like(self, body: bytes) -> tuple[_Hello, int] | None:
+        """A hello that differs from this one in copied bytes only, and what came with it."""
+        for fixed, hello, place in self._by_length.get(len(body), ()):
+            for start, stop, content in fixed:
+                if body[start:stop] != content:
+                    break
+            else:
+                return hello, place
+        return None
+
+    def add(
+        self, body: bytes, hello: _Hello, place: int, copied: Iterable[tuple[int, int]]
+    ) -> None:
+        """Remember a hello; `copied` are the stretches (start, stop) of copied bytes, in order."""
+        fixed, at = [], 0
+        for start, stop in copied:
+            if start > at:
+                fixed.append((at, start, body[at:start]))
+            at = max(at, stop)
+        fixed.append((at, len(body), body[at:]))
+        fixed.reverse()  # what is apt to differ, such as names, stands behind the random
+        if len(body) not in self._by_length and len(self._by_length) >= self.LENGTHS:
+            self._by_length.clear()
+        known = self._by_length.setdefault(len(body), [])
+        known.insert(0, (fixed, hello, place))
+        del known[self.OF_A_LENGTH :]
+
+
+_known_client_hellos: Final = _Known[ClientHello]()
+_known_server_hellos: Final = _Known[ServerHello]()
+
+
 def parse_client_hello(body: bytes) -> ClientHello:
     """Read the body of a ClientHello (without the four bytes of its header).
 
     Raises:
         MalformedHelloError: it breaks off before its extensions, or they break their lengths.
     """
+    known = _known_client_hellos.like(body)
+    if known is not None:
+        like, key_shares_at = known
+        return ClientHello(
+            like.legacy_version,
+            body[2:34],
+            body[35 : 35 + body[34]],
+            like.versions.copy(),
+            like.server_name,
+            like.alpn.copy(),
+            like.psk_offered,
+            like.ticket_offered,
+            like.early_data,
+            like.status_request,
+            like.ech,
+            like._suites,
+            like._groups,
+            body[key_shares_at : key_shares_at + len(like._key_shares)],
+        )
     if len(body) < 35:
         raise MalformedHelloError("ClientHello shorter than its fixed fields")
     at = 35 + body[34]
@@ -151,6 +223,8 @@ def parse_client_hello(body: bytes) -> ClientHello:
     at += 1 + body[at]
     (version,) = _u16(body)
     hello = ClientHello(version, body[2:34], session_id, [version], _suites=suites)
+    key_shares_at = 0
+    copied = [(2, 34), (35, 35 + len(session_id))]
     for kind, start, stop in _extensions(body, at, "ClientHello", _CLIENT_EXTENSIONS):
         if kind == _SERVER_NAME:
             hello.server_name = _host_name(body, start, stop)
@@ -160,18 +234,24 @@ def parse_client_hello(body: bytes) -> ClientHello:
             hello.alpn = _protocols(body, start + 2, stop)
         elif kind == _KEY_SHARE:
             hello._key_shares = body[start:stop]
+            key_shares_at = start
+            copied.append((start, stop))
         elif kind == _SUPPORTED_GROUPS:
             hello._groups = body[start:stop]
         elif kind == _STATUS_REQUEST:
             hello.status_request = True
         elif kind == _PRE_SHARED_KEY:
             hello.psk_offered = True
+            copied.append((start, stop))
         elif kind == _SESSION_TICKET:
             hello.ticket_offered = stop > start
+            copied.append((start, stop))
         elif kind == _EARLY_DATA:
             hello.early_data = True
         elif kind == _ENCRYPTED_CLIENT_HELLO:
             hello.ech = True
+            copied.append((start, stop))
+    _known_client_hellos.add(body, hello, key_shares_at, copied)
     return hello
 
 
@@ -181,17 +261,33 @@ def parse_server_hello(body: bytes) -> ServerHello:
     Raises:
         MalformedHelloError: as for a ClientHello.
     """
+    known = _known_server_hellos.like(body)
+    random = body[2:34]
+    if known is not None and random != HELLO_RETRY_RANDOM:
+        like, _ = known
+        return ServerHello(
+            like.version,
+            random,
+            body[35 : 35 + body[34]],
+            like.cipher_suite,
+            like.group,
+            like.alpn,
+            like.psk_accepted,
+            like.status_request,
+        )
     if len(body) < 38 or len(body) < 38 + body[34]:
         raise MalformedHelloError("ServerHello shorter than its fixed fields")
     at = 35 + body[34]
     (version,) = _u16(body)
-    hello = ServerHello(version, body[2:34], body[35:at], _u16(body, at)[0])
-    hello.hello_retry = hello.random == HELLO_RETRY_RANDOM
+    hello = ServerHello(version, random, body[35:at], _u16(body, at)[0])
+    hello.hello_retry = random == HELLO_RETRY_RANDOM
+    copied = [(2, 34), (35, at)]
     for kind, start, stop in _extensions(body, at + 3, "ServerHello", _SERVER_EXTENSIONS):
         if kind == _SUPPORTED_VERSIONS and stop - start >= 2:
             hello.version = _u16(body, start)[0]
         elif kind == _KEY_SHARE and stop - start >= 2:
             hello.group = _u16(body, start)[0]
+            copied.append((start + 2, stop))
         elif kind == _PRE_SHARED_KEY:
             hello.psk_accepted = True
         elif kind == _ALPN:
@@ -199,6 +295,8 @@ def parse_server_hello(body: bytes) -> ServerHello:
             hello.alpn = names[0] if names else None
         elif kind == _STATUS_REQUEST:
             hello.status_request = True
+    if not hello.hello_retry:
+        _known_server_hellos.add(body, hello, 0, copied)
     return hello
 
 

@@ -16,6 +16,7 @@ All of this is inference, and is marked so in the table.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Final
 
 from capture_analyzer.protocols.tls.handshake import (
@@ -60,7 +61,7 @@ DELAYED_ACK_NS: Final = 250_000_000
 
 @dataclasses.dataclass(slots=True)
 class Head:
-    """The first records of one direction, as parallel lists.
+    """The first records of one direction, as parallel columns.
 
     Attributes:
         types: outer content types.
@@ -73,14 +74,14 @@ class Head:
         total: how many records the direction has in all.
     """
 
-    types: list[int]
-    lengths: list[int]
-    first_packet_nos: list[int]
-    last_packet_nos: list[int]
-    seen_ns: list[int]
-    last_seen_ns: list[int]
-    complete_ns: list[int]
-    complete: list[int]
+    types: Sequence[int]
+    lengths: Sequence[int]
+    first_packet_nos: Sequence[int]
+    last_packet_nos: Sequence[int]
+    seen_ns: Sequence[int]
+    last_seen_ns: Sequence[int]
+    complete_ns: Sequence[int]
+    complete: Sequence[int]
     total: int
 
 

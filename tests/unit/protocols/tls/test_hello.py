@@ -8,6 +8,7 @@ import struct
 
 import pytest
 
+from capture_analyzer.protocols.tls import hello as hello_module
 from capture_analyzer.protocols.tls import names
 from capture_analyzer.protocols.tls.handshake import MAX_MESSAGES, read_clear
 from capture_analyzer.protocols.tls.hello import (
@@ -230,3 +231,57 @@ def test_announced_length_is_not_believed():
     part = clear((22, b"\x0b\xff\xff\xff" + b"c" * 100), (23, b""))
     assert part.messages == []
     assert part.encrypted_from == 1
+
+
+def outcome(parse, body):
+    """What parsing comes to: the hello with all it offers, or the complaint."""
+    try:
+        hello = parse(body)
+    except MalformedHelloError as error:
+        return str(error)
+    lists = "cipher_suites", "groups", "key_share_groups"
+    return hello, [getattr(hello, name, None) for name in lists]
+
+
+def test_hello_read_like_an_earlier_one_says_the_same(monkeypatch):
+    # Every byte changed in turn: whether the hello before it is remembered makes no difference.
+    client = client_hello(
+        sni(b"api.example"),
+        extension(43, b"\x02\x03\x04"),
+        extension(16, vector(vector(b"h2", 1), 2)),
+        extension(51, vector(b"\x00\x1d" + vector(b"k" * 32, 2), 2)),
+        extension(35, b"ticket"),
+        extension(41, b"psk"),
+        session_id=b"s" * 4,
+    )
+    server = server_hello(
+        extension(43, b"\x03\x04"), extension(51, b"\x00\x1d" + vector(b"k" * 32, 2))
+    )
+    retry = server_hello(
+        extension(43, b"\x03\x04"),
+        extension(51, b"\x00\x1d" + vector(b"k" * 32, 2)),
+        random_=HELLO_RETRY_RANDOM,
+    )
+    for parse, body in ((parse_client_hello, client), (parse_server_hello, server)):
+        bodies = [
+            body[:at] + bytes([body[at] ^ flip]) + body[at + 1 :]
+            for at in range(len(body))
+            for flip in (1, 0x80)
+        ]
+        bodies += [retry] if body is server else []
+        parse(body)
+        warm = [outcome(parse, other) for other in bodies]
+        for other, found in zip(bodies, warm, strict=True):
+            for known in (hello_module._known_client_hellos, hello_module._known_server_hellos):
+                monkeypatch.setattr(known, "_by_length", {})
+            assert outcome(parse, other) == found
+
+
+def test_many_lengths_of_hellos_are_not_all_remembered():
+    known = hello_module._known_client_hellos
+    for size in range(known.LENGTHS + 10):
+        parse_client_hello(client_hello(extension(21, bytes(size))))
+        assert len(known._by_length) <= known.LENGTHS
+    for _ in range(10):
+        parse_client_hello(client_hello(extension(21, random.randbytes(8))))
+    assert len(known._by_length[len(client_hello(extension(21, bytes(8))))]) <= known.OF_A_LENGTH
