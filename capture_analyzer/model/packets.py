@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
 from typing import Any, Final, get_args, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.column import column, empty_array
-from capture_analyzer.model.tunnels import Tunnel
 
 FIN: Final = 0x01
 SYN: Final = 0x02
@@ -70,8 +68,7 @@ class Packets:
 
     `protocol` is TCP or UDP only if that header was decoded. A packet that was not decoded
     so far has `protocol` 0, or the number of the other IP protocol that it carries, and
-    zeros behind; so has one without a time (NO_TIME). Of the fragments of a datagram the last
-    one captured has what the whole datagram says, the others have `protocol` 0.
+    zeros behind; so has one without a time (NO_TIME).
     """
 
     time_ns: NDArray[np.int64] = column("When, since packet 1.", unit="ns")
@@ -112,17 +109,6 @@ class Packets:
     mechanism: NDArray[np.uint8] = column("Index into MECHANISMS.", names=MECHANISMS)
     spurious: NDArray[np.uint8] = column("Index into SPURIOUS.", names=SPURIOUS)
     addresses: list[str] = dataclasses.field(default_factory=list)  # distinct, as text (RFC 5952)
-    tunnels: list[Tunnel] = dataclasses.field(default_factory=list)  # by tunnel_no - 1
-    buffer_no: NDArray[np.uint16] = column(
-        "Which of the capture's buffers holds its payload: its file's, or one of reassembled "
-        "IP fragments.",
-        default_factory=empty_array(np.uint16),
-    )
-    tunnel_no: NDArray[np.uint16] = column(
-        "The tunnel it was inside of, by Tunnel.tunnel_no; 0 = none. Its addresses, ports and "
-        "so on are those of the packet inside.",
-        default_factory=empty_array(np.uint16),
-    )
     options: NDArray[np.uint8] = column(
         "Which TCP options it carries: HAS_TIMESTAMPS and so on, added up.",
         default_factory=empty_array(np.uint8),
@@ -147,22 +133,6 @@ class Packets:
     # sequence numbers of a block's first byte, and of the byte behind its last.
     sack_left: NDArray[np.uint32] = dataclasses.field(default_factory=empty_array(np.uint32))
     sack_right: NDArray[np.uint32] = dataclasses.field(default_factory=empty_array(np.uint32))
-    # Worked out when asked for: by `complete`.
-    wireshark_label: NDArray[np.uint16] = column(
-        "What Wireshark 4.0 says of it, by its own rules, as an index into `wireshark_labels`: "
-        "names of its fields tcp.analysis.NAME joined by +, in the order below; 0 = nothing.",
-        names="wireshark_labels",
-        default_factory=empty_array(np.uint16),
-    )
-    wireshark_labels: list[str] = dataclasses.field(default_factory=lambda: [""])
-    unfinished: Callable[[Packets], None] | None = None  # works them out
-
-    def complete(self) -> Packets:
-        """Work out the columns that are only made when asked for; cheap the second time."""
-        if self.unfinished is not None:
-            finish, self.unfinished = self.unfinished, None
-            finish(self)
-        return self
 
     def __len__(self) -> int:
         return len(self.time_ns)
