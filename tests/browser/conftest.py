@@ -59,10 +59,10 @@ def open_report(chromium: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
 
     def open_(
         analysis: Analysis, link: str = "", *, width: int = 1440, height: int = 900,
-        theme: str = "light",
+        theme: str = "light", charts: bool = True, before: str = "",
     ) -> Any:  # fmt: skip
         path = tmp_path / f"report-{len(contexts)}.html"
-        path.write_bytes(html.render(analysis))
+        path.write_bytes(html.render(analysis, charts=charts))
         context = chromium.new_context(
             viewport={"width": width, "height": height},
             color_scheme=theme,
@@ -72,7 +72,7 @@ def open_report(chromium: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
         page = context.new_page()
         pages.append(page)
         page.set_default_timeout(5000)
-        page.add_init_script(WATCH)
+        page.add_init_script(WATCH + before)
         page.on("console", lambda message: problems.append(f"console: {message.text}"))
         page.on("pageerror", lambda error: problems.append(f"error: {error}"))
         page.on("dialog", lambda dialog: (problems.append("a dialog"), dialog.dismiss()))

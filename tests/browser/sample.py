@@ -17,11 +17,12 @@ from capture_analyzer.model.anomalies import Anomaly
 from capture_analyzer.model.capture import CaptureFile, Interface
 from capture_analyzer.model.causes import CAUSE_CODE
 from capture_analyzer.model.connections import Connection, TlsSummary
+from capture_analyzer.model.events import EVENT_KIND_CODE, Events
 from capture_analyzer.model.exchanges import Exchange, Phases
 from capture_analyzer.model.findings import DetectorOutcome, Example, Finding
 from capture_analyzer.model.holes import Holes
 from capture_analyzer.model.lookups import Lookup
-from capture_analyzer.model.messages import Field
+from capture_analyzer.model.messages import Field, StreamFacts
 from capture_analyzer.model.packets import ACK, LABELS, MECHANISMS, PSH, SYN, Packets
 from capture_analyzer.model.tls_records import HandshakeMessage, TlsRecords
 from capture_analyzer.model.waits import Ledger, Waits
@@ -49,7 +50,20 @@ DOCS = {
     "http/slow-server": (["server_think"], "Requests that the server took long to answer."),
     "tcp/syn-retransmission": (["syn_retry"], "Connection requests that were lost."),
     "capture/not-decrypted": ([], "TLS connections whose content could not be read."),
+    "llm/stream-stall": (["generation", "loss_recovery"], "Streams that paused."),
 }
+
+
+@dataclasses.dataclass
+class Event:
+    """An event of a stream: when it was usable, and how long before it was seen, in order."""
+
+    at_ns: int
+    kind: str = "content"
+    since_seen_ns: int = 0
+    since_ordered_ns: int = 0
+    size_bytes: int = 180
+    packet_no: int = 1
 
 
 @dataclasses.dataclass
@@ -73,6 +87,7 @@ class Builder:
         self.connections: list[Connection] = []
         self.exchanges: list[Exchange] = []
         self.ledger: list[tuple[int, int, int, str, list[int]]] = []
+        self.events: dict[int, list[Event]] = {}
         self.lookups: list[Lookup] = []
         self.findings: list[Finding] = []
         self.anomalies: list[Anomaly] = []
@@ -256,6 +271,15 @@ class Builder:
         )
         return no
 
+    def stream(self, exchange_no: int, events: list[Event], **facts: Any) -> None:
+        """Make the exchange one that streams; times of events count from its request."""
+        row = self.exchanges[exchange_no]
+        row.kind = "sse"
+        row.stream = StreamFacts(**{"ended": True, "marker_known": True, "finish": "stop", **facts})
+        content = [event.at_ns for event in events if event.kind == "content"]
+        row.ttft_ns = content[0] if content else None
+        self.events[exchange_no] = events
+
     def finding(self, detector: str, severity: Any, exchanges: list[int], **other: Any) -> int:
         """Add a finding; cost and packets come from the ledger of its detector's causes."""
         causes = next(d.causes for d in self.detectors if d.id == detector)
@@ -360,6 +384,7 @@ class Builder:
                 messages=[],
                 lookups=self.lookups,
                 exchanges=self.exchanges,
+                events=self._events(),
                 waits=Waits(),
                 ledger=Ledger(
                     exchange_no=array([row[0] for row in self.ledger], np.int32),
@@ -377,6 +402,27 @@ class Builder:
             findings=self.findings,
             detectors=self.detectors,
             version="0.1.0",
+        )
+
+    def _events(self) -> Events:
+        rows = [
+            (number, self.exchanges[number].request_start_ns + event.at_ns, event)
+            for number in sorted(self.events)
+            for event in self.events[number]
+        ]
+        times = np.array([ns for _, ns, _ in rows], np.int64)
+        ordered = times - np.array([event.since_ordered_ns for *_, event in rows], np.int64)
+        seen = times - np.array([event.since_seen_ns for *_, event in rows], np.int64)
+        return Events(
+            exchange_no=np.array([number for number, *_ in rows], np.int32),
+            seen_ns=seen,
+            in_order_ns=ordered,
+            time_ns=times,
+            kind=np.array([EVENT_KIND_CODE[event.kind] for *_, event in rows], np.uint8),
+            size_bytes=np.array([event.size_bytes for *_, event in rows], np.int32),
+            generated_chars=np.zeros(len(rows), np.int32),
+            output_tokens=np.full(len(rows), -1, np.int32),
+            packet_no=np.array([event.packet_no for *_, event in rows], np.int32),
         )
 
     def _number(self, rows: list[_Packet], numbers: dict[int, int]) -> None:
@@ -534,6 +580,65 @@ def incident(*, keys: bool = True, cut: bool = False) -> Analysis:
     return b.build()
 
 
+def streams(*, long: int = 0) -> Analysis:
+    """A healthy stream, one that stalls, one with a loss; with `long`, one of so many events."""
+    b = Builder("streams.pcap")
+    chat = b.connection("api.llm.example", tls="TLS 1.3")
+    b.connections[chat].tls.decrypted = "yes"
+    b.connections[chat].tls.why_not = None
+    known: dict[str, Any] = {
+        "protocol": "http/1.1", "kind": "http", "inferred": False, "method": "POST",
+        "authority": "api.llm.example", "path": "/v1/chat/completions", "status": 200,
+        "model": "chat-large", "max_tokens": 256,
+    }  # fmt: skip
+    head = [("network_rtt", 30.025), ("server_think", 20.7)]
+
+    def steady(count: int, at_ms: float, every_ms: float = 25) -> list[Event]:
+        return [Event(round((at_ms + every_ms * i) * MS), packet_no=10 + i) for i in range(count)]
+
+    role = Event(51 * MS, "role", size_bytes=189)
+    healthy = b.exchange(chat, 10, [*head, ("generation", 329.985), ("generation", 750.5)], **known)
+    b.stream(healthy, [role, *steady(31, 380.71), Event(1131 * MS, "end", size_bytes=6)])
+    stalled = b.exchange(
+        chat, 2000,
+        [*head, ("generation", 599.275), ("generation", 675), ("generation", 725)], **known,
+    )  # fmt: skip
+    b.stream(
+        stalled,
+        [role, *steady(11, 380), *steady(20, 1325), Event(1801 * MS, "usage"),
+         Event(1802 * MS, "end", size_bytes=6)],
+        input_tokens=12, output_tokens=31,
+    )  # fmt: skip
+    lossy = b.exchange(
+        chat, 4500,
+        [*head, ("generation", 599.275), ("loss_recovery", 336.607), ("generation", 300)], **known,
+    )  # fmt: skip
+    behind = [
+        Event(round(986.607 * MS), since_seen_ns=round((336.607 - 25 * i) * MS)) for i in range(6)
+    ]
+    b.stream(lossy, [role, *steady(11, 380), *behind, *steady(12, 1000)], ended=False, finish=None)
+    b.exchange(chat, 6000, [*head, ("transfer", 3)], **{**known, "path": "/v1/models"})
+    paused = [
+        index
+        for index, (number, from_ns, to_ns, cause, _) in enumerate(b.ledger)
+        if (number, cause) == (lossy, "loss_recovery")
+        or (number, to_ns - from_ns) == (stalled, 675 * MS)
+    ]
+    if long:
+        busy = b.exchange(chat, 7000, [*head, ("generation", 20.0 * long + 400)], **known)
+        b.stream(
+            busy,
+            [role, *steady(long // 2, 380, 20), *steady(long - long // 2, 780 + 10 * long, 20)],
+        )
+    cost = sum(b.ledger[index][2] - b.ledger[index][1] for index in paused)
+    b.finding(
+        "llm/stream-stall", "critical", [stalled, lossy], ledger_rows=paused, cost_ns=cost,
+        summary="Two answers paused for 0.68\u00a0s and 0.34\u00a0s.", action="Ask why",
+        connection_no=chat,
+    )  # fmt: skip
+    return b.build()
+
+
 def clean() -> Analysis:
     """Ordinary requests, no finding."""
     b = Builder("quiet.pcapng")
@@ -577,9 +682,9 @@ HOSTILE = (
 )
 
 
-def hostile() -> Analysis:
-    """The incident with every string replaced by one that tries to break out."""
-    analysis = incident(keys=True, cut=True)
+def hostile(analysis: Analysis | None = None) -> Analysis:
+    """An analysis (the incident) with every string replaced by one that tries to break out."""
+    analysis = analysis or incident(keys=True, cut=True)
     _poison(analysis.tables.files)
     for rows in (
         analysis.tables.interfaces,
@@ -591,6 +696,8 @@ def hostile() -> Analysis:
         analysis.findings,
     ):
         _poison(rows)
+    for row in analysis.tables.exchanges:
+        row.model = HOSTILE
     for outcome in analysis.detectors:
         outcome.reason = HOSTILE
         outcome.doc = dict.fromkeys(outcome.doc, HOSTILE)

@@ -56,6 +56,7 @@ export class Chart {
     this.element = el("div", { class: `chart ${height}` }, this.note, this.plot);
     this.drawn = null;
     this.gone = false;
+    this.finished = null; // a promise
   }
 
   /** Draw, or draw anew where width or theme have changed. */
@@ -78,17 +79,17 @@ export class Chart {
     this.drawn = state;
     this.note.hidden = true;
     const { data, layout } = this.figure(width);
-    plotly.react(this.plot, data, { ...frame(width, this.element.clientHeight), ...layout }, CONFIG);
+    this.finished = plotly.react(this.plot, data, { ...frame(width, this.element.clientHeight), ...layout }, CONFIG);
   }
 
   #fail() {
     this.note.textContent = "This browser cannot draw the charts: it is too old, or it blocks the script in this file. The figures are in the tables.";
   }
 
-  /** Give up what Plotly holds. */
+  /** Give up what Plotly holds, once it has finished drawing. */
   drop() {
     this.gone = true;
-    if (this.drawn !== null) window.Plotly.purge(this.plot);
+    this.finished?.then(() => window.Plotly.purge(this.plot));
   }
 }
 

@@ -22,7 +22,8 @@ export class Detail {
     this.no = null;
     this.stream = null;
     this.section = el("section", { id: "exchange", class: "detail", hidden: true, "aria-labelledby": "exchange-title" });
-    new ResizeObserver(() => this.draw()).observe(this.section);
+    // In a frame of its own: what is drawn may change the section's size.
+    new ResizeObserver(() => requestAnimationFrame(() => this.draw())).observe(this.section);
   }
 
   show(no) {

@@ -1,8 +1,10 @@
 // The figure of the gaps between events: how many of each length, and what filled them.
 
 import { BARE, barOf } from "./charts.js";
-import { count, duration } from "./numbers.js";
+import { count, duration, whole } from "./numbers.js";
 import { colour } from "./theme.js";
+
+const LEAST = 0.02; // of the highest bar, so that a single gap is seen beside thousands
 
 /** {data, layout} of the histogram of a stream's gaps. */
 export function histogramFigure(store, stream, width) {
@@ -13,7 +15,7 @@ export function histogramFigure(store, stream, width) {
     const code = cause ?? unknown;
     const key = 2 * code + (lost ? 1 : 0);
     if (!traces.has(key)) {
-      traces.set(key, { type: "bar", x: [], y: [], text: [], textposition: "none", hovertemplate: "%{text}<extra></extra>", marker: barOf(store.causes[code], lost) });
+      traces.set(key, { type: "bar", x: [], y: [], text: [], width: 0.88, textposition: "none", hovertemplate: "%{text}<extra></extra>", marker: barOf(store.causes[code], lost) });
     }
     const trace = traces.get(key);
     const { title, lostTitle } = store.causes[code];
@@ -22,14 +24,16 @@ export function histogramFigure(store, stream, width) {
     trace.text.push(`${range(stream.bounds, bar)}<br>${count(number, "gap")}, mostly: ${lost ? lostTitle : title}`);
     totals.set(bar, (totals.get(bar) ?? 0) + number);
   }
-  const ticks = ticksOf(stream.bounds, width);
+  const highest = Math.max(...totals.values());
+  for (const trace of traces.values()) trace.y = trace.y.map((number) => Math.max(number, LEAST * highest));
+  const ticks = ticksOf(stream, width);
   return {
     data: [...traces].sort(([a], [b]) => a - b).map(([, trace]) => trace),
     layout: {
-      margin: { l: 4, r: 8, t: 18, b: 24 }, barmode: "stack", bargap: 0.12, dragmode: false,
+      margin: { l: 4, r: 8, t: 18, b: 24 }, barmode: "stack", dragmode: false,
       xaxis: { ...BARE, range: [-0.6, stream.bounds.length + 0.6], showticklabels: true, tickangle: 0, tickvals: ticks.map(({ at }) => at), ticktext: ticks.map(({ text }) => text), showline: true, linecolor: colour("line"), tickfont: { size: 11, color: colour("third") } },
       yaxis: { ...BARE, rangemode: "tozero" },
-      annotations: [...totals].map(([bar, number]) => ({ x: bar, y: number, yanchor: "bottom", showarrow: false, text: String(number), font: { size: 11, color: colour("second") } })),
+      annotations: [...totals].map(([bar, number]) => ({ x: bar, y: Math.max(number, LEAST * highest), yanchor: "bottom", showarrow: false, text: whole(number), font: { size: 11, color: colour("second") } })),
     },
   };
 }
@@ -40,18 +44,17 @@ function range(bounds, bar) {
   return `${duration(bounds[bar - 1])} to ${duration(bounds[bar])}`;
 }
 
-/** Round lengths under the bars that hold them, as many as have room. */
-function ticksOf(bounds, width) {
-  const room = Math.max(2, Math.floor(width / 42));
-  for (const digits of [[1, 2, 5], [1, 3], [1]]) {
-    const result = [];
+/** The median under its bar, and round lengths under others, as many as have room. */
+function ticksOf({ bounds, median }, width) {
+  const apart = (40 / width) * (bounds.length + 1.2); // bars
+  const barOfLength = (ns) => bounds.findIndex((bound) => bound > ns);
+  const ticks = [{ at: Math.max(barOfLength(median), 0), text: duration(median) }];
+  for (const digit of [1, 2, 5]) {
     for (let power = 1e6; power < 1e13; power *= 10) {
-      for (const digit of digits) {
-        const bar = bounds.findIndex((bound) => bound > digit * power);
-        if (bar > 0) result.push({ at: bar, text: duration(digit * power).replace(/\.0+(?=\u00a0)/, "") });
-      }
+      const at = barOfLength(digit * power);
+      if (at < 1 || ticks.some((tick) => Math.abs(tick.at - at) < apart)) continue;
+      ticks.push({ at, text: duration(digit * power).replace(/\.0+(?=\u00a0)/, "") });
     }
-    if (result.length <= room || digits.length === 1) return result;
   }
-  return [];
+  return ticks;
 }

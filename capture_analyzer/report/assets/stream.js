@@ -90,7 +90,7 @@ export class StreamView {
         this.store.firstContent.has(no) ? el("span", {}, "◆ first content") : null,
         kinds.length ? el("span", {}, `Short marks: ${kinds.join(", ")}.`) : null,
         hasCharts() ? el("span", { class: "third by-mouse" }, "Drag to zoom, double-click for the whole stream.") : null),
-      remark ? el("p", { class: "third" }, remark) : null);
+      remark ? el("p", { class: "hint" }, remark) : null);
   }
 
   #gaps() {

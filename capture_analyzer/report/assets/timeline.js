@@ -90,12 +90,13 @@ function labels(store, no, shades, place, end, width) {
 function lines(store, no, place) {
   const stream = store.streams.get(no).drawn;
   const traces = new Map();
+  const faint = Math.max(0.65 * Math.min(1, ALL_MARKS / stream.kept), 0.15);
   for (let at = 0; at < stream.kept; at += 1) {
     const cause = waitedFor(store, no, at);
     if (cause === null && stream.kind[at] !== "content") continue;
     if (!traces.has(cause)) {
       traces.set(cause, {
-        x: [], y: [], mode: "lines", hoverinfo: "skip", opacity: cause === null ? 0.65 : 1,
+        x: [], y: [], mode: "lines", hoverinfo: "skip", opacity: cause === null ? faint : 1,
         line: { width: cause === null ? 1 : 1.5, color: colour(cause === null ? "second" : store.causes[cause].name.replaceAll("_", "-")) },
       });
     }
@@ -115,10 +116,11 @@ function waitedFor(store, no, at) {
 
 function marks(store, no, place) {
   const stream = store.streams.get(no).drawn;
-  const levels = stream.kept <= ALL_MARKS ? ["seen", "ordered", "usable"] : ["usable"];
+  const many = stream.kept > ALL_MARKS;
+  const levels = many ? ["usable"] : ["seen", "ordered", "usable"];
   const make = (content) => ({
     x: [], y: [], text: [], mode: "markers", hovertemplate: "%{text}<extra></extra>",
-    marker: { symbol: "line-ns-open", size: content ? 9 : 5, opacity: 1, line: { width: 1.5 }, color: colour(content ? "text" : "third") },
+    marker: { symbol: "line-ns-open", size: content && !many ? 9 : 5, opacity: many ? 0.4 : 1, line: { width: 1.5 }, color: colour(content ? "text" : "third") },
   });
   const traces = { content: make(true), other: make(false) };
   for (let at = 0; at < stream.kept; at += 1) {
