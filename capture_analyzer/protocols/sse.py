@@ -50,6 +50,7 @@ class SseParser:
         self._partial_size = 0
         self._after_cr = False  # a LF now belongs to the CR before it
         self._at_start = True  # a BOM may still come
+        self._broken = False  # up to the next blank line
         self._reset_event()
 
     def _reset_event(self) -> None:
@@ -89,10 +90,24 @@ class SseParser:
             self._after_cr = True
         return events
 
+    def lose(self) -> None:
+        """Some of the content is missing: what it cut up is not dispatched.
+
+        That is the event in front, and everything up to the next blank line.
+        """
+        self._partial.clear()
+        self._partial_size = 0
+        self._after_cr = self._at_start = False
+        self._reset_event()
+        self._broken = True
+
     def _line(self, line: bytes, start: int, end: int) -> ServerSentEvent | None:
         if self._at_start:
             self._at_start = False
             line = line.removeprefix(_BOM)
+        if self._broken:
+            self._broken = bool(line)
+            return None
         if not line:
             return self._dispatch(end)
         if self._event_start is None:

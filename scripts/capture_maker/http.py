@@ -189,10 +189,12 @@ def serve(simulation: Simulation, socket: Socket, route: Route) -> Process:
             yield from answer.then(socket)
             return
         if answer.abort:
-            call.reset_ns = simulation.now
+            call.ended = "rst"
             endpoint.abort()
             return
         if answer.close:
+            if not answer.complete:
+                call.ended = "fin"
             socket.close()
             return
 

@@ -209,7 +209,8 @@ time stamps state them:
 
 - `requests`: first and last byte of the request as seen at the vantage; `response_start_ns`: the
   first byte of the final response was usable (in order, its TLS record complete);
-  `end_ns`: the last one, or RST_STREAM; `think_ns`: what the server's program took between the
+  `end_ns`: the last one (`ended`: the server closed or reset the connection behind it), or
+  RST_STREAM; `think_ns`: what the server's program took between the
   whole request and its first write; `request_bytes`, `response_bytes`: plaintext (HTTP/1.1: all,
   HTTP/2: the content);
 - of streams of server-sent events: `event_kinds`, and when the last byte of each event was seen

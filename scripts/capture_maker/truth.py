@@ -33,7 +33,7 @@ class Call:
     response_length: int = 0
     reset: tuple[bool, int] | None = None  # RST_STREAM: (from client, end offset)
     reset_code: int | None = None
-    reset_ns: int | None = None  # a sender reset the connection under it
+    ended: str = ""  # the server ended the connection under it: "fin" or "rst"
 
 
 @dataclasses.dataclass(slots=True)
@@ -223,6 +223,7 @@ def tell(
                 "encrypted": connection.tls,
                 "captured": _captured(call, own),
                 **_request(call, streams[True], streams[False], cut),
+                **({"end_ns": _reset_seen(own, stamp)} if call.ended == "rst" else {}),
             }
             for call in connection.calls
         ]
@@ -275,13 +276,20 @@ def _request(
         row["think_ns"] = call.answered_ns - call.received_ns
     if call.response:
         row["response_start_ns"] = cut(down.usable(call.response[0]))
-        if call.complete and down.captured(call.response[1] - 1):
+        if (call.complete or call.ended == "fin") and down.captured(call.response[1] - 1):
             ends = (up.seen(call.request[1] - 1), down.usable(call.response[1] - 1))
             row["end_ns"] = cut(max(end or 0 for end in ends))
+    if call.ended:
+        row["ended"] = call.ended
     if call.reset:
         from_client, end = call.reset
         row["end_ns"] = cut((up if from_client else down).usable(end - 1))
     return row
+
+
+def _reset_seen(own: list[Packet], stamp: Callable[[Packet | None], int | None]) -> int | None:
+    """When the connection's first RST was seen."""
+    return stamp(next((packet for packet in own if packet.flags & 0x04), None))
 
 
 def _events(

@@ -50,28 +50,45 @@ def _pair(message: Message) -> int | None:
 
 
 class _Fed:
-    """Hands out coded pieces of content and remembers how far that was."""
+    """Hands out coded pieces of content and remembers how far that was.
+
+    Attributes:
+        begin, end: stream offsets of the last piece handed out.
+    """
 
     def __init__(self, source: Source, pieces: Sequence[tuple[int, int]]) -> None:
         self._source = source
         self._pieces = pieces
-        self.begin = 0  # stream offset of the last piece handed out
+        self.begin = 0
         self.end = 0
-        self.broken = False  # a gap ended it
 
-    def __iter__(self) -> Iterator[bytes]:
+    def parts(self) -> Iterator[bytes | None]:
+        """The pieces in order; None where some of the content is missing."""
         source = self._source
         for start, length in self._pieces:
+            if not length:
+                yield None
             at, stop = start, start + length
             while at < stop:
                 if source.chunk(at) < 0:
-                    self.broken = True
-                    return
+                    yield None
+                    following = source.next_captured(at)
+                    if following is None:
+                        return
+                    at = following
+                    continue
                 # Never more than one chunk: what it makes readable is known to its packet.
                 end = min(stop, source.rest_of_chunk(at), at + _PIECE)
                 self.begin, self.end = at, end
                 yield source.read(at, end)
                 at = end
+
+    def unbroken(self) -> Iterator[bytes]:
+        """The pieces up to the first that is missing: nothing behind it can be decoded."""
+        for part in self.parts():
+            if part is None:
+                return
+            yield part
 
 
 def _events(source: Source, content: Located) -> StreamFacts:
@@ -79,7 +96,7 @@ def _events(source: Source, content: Located) -> StreamFacts:
     facts = StreamFacts()
     fed = _Fed(source, content.pieces)
     plain = not content.codings or content.codings == ["identity"]
-    decoded = codings.decode(content.codings, iter(fed))
+    decoded = fed.parts() if plain else codings.decode(content.codings, fed.unbroken())
     if decoded is None:
         facts.undecoded = True
         return facts
@@ -88,6 +105,9 @@ def _events(source: Source, content: Located) -> StreamFacts:
     total = 0
     try:
         for piece in decoded:
+            if piece is None:
+                parser.lose()
+                continue
             before = total
             total += len(piece)
             handed.append((before, fed.begin))
@@ -142,7 +162,7 @@ def _request(source: Source, content: Located) -> None:
         return
     if sum(length for _, length in content.pieces) > llm.MAX_JSON_OCTETS:
         return
-    body = b"".join(_Fed(source, content.pieces))
+    body = b"".join(_Fed(source, content.pieces).unbroken())
     asked = llm.request_facts(body)
     if asked is None:
         return

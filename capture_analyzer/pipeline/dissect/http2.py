@@ -21,6 +21,7 @@ from capture_analyzer.protocols.http2 import (
     Direction,
     Frame,
     Http2Message,
+    Interim,
     read_direction,
 )
 from capture_analyzer.wire.text import printable
@@ -115,7 +116,7 @@ class _Reader:
             self._stream.connection_no,
             self._stream.from_client,
             message.offset,
-            message.end - message.offset,
+            message.octets,
             "h2",
             stream_id=message.stream_id,
             fields=[
@@ -142,7 +143,7 @@ class _Reader:
         if message.reset_code is not None and message.reset_offset is not None:
             row.reset_code = message.reset_code
             row.reset_ns = source.usable_ns(source.last_chunk(message.reset_offset))
-        row.interim = [self._interim(row, fields) for fields in message.interim]
+        row.interim = [self._interim(row, interim) for interim in message.interim]
         self._name(row, message)
         pieces = self._pieces.pop(id(message), None)
         if pieces and len(pieces) < MAX_PIECES:
@@ -173,12 +174,31 @@ class _Reader:
             status = _value(message.fields, b":status")
             row.status = int(status) if len(status) == 3 and status.isdigit() else None
 
-    def _interim(self, final: Message, fields: list[HeaderField]) -> Message:
-        """A 1xx response; its own times are not kept apart from the final response's."""
-        status = _value(fields, b":status")
-        row = dataclasses.replace(final, fields=self._fields(fields, trailer=False), interim=[])
-        row.status = int(status) if status.isdigit() else None
-        return row
+    def _interim(self, final: Message, interim: Interim) -> Message:
+        """A 1xx response in front of a final one."""
+        source = self._source
+        first, last = source.last_chunk(interim.offset), source.last_chunk(interim.end - 1)
+        status = _value(interim.fields, b":status")
+        return Message(
+            final.connection_no,
+            final.from_client,
+            interim.offset,
+            interim.end - interim.offset,
+            "h2",
+            stream_id=final.stream_id,
+            status=int(status) if status.isdigit() else None,
+            fields=self._fields(interim.fields, trailer=False),
+            transport_offset=source.in_transport(interim.offset),
+            first_packet_no=source.packet_no(first),
+            head_packet_no=source.packet_no(last),
+            last_packet_no=source.packet_no(last),
+            seen_ns=source.seen_ns(first),
+            start_ns=source.usable_ns(first),
+            head_ns=source.usable_ns(last),
+            end_ns=source.usable_ns(last),
+            last_ns=source.seen_ns(last),
+            complete=True,
+        )
 
     def _fields(self, fields: list[HeaderField], *, trailer: bool) -> list[Field]:
         rows: list[Field] = []
@@ -218,7 +238,7 @@ class _Sink:
 
     def __call__(self, offset: int, data: memoryview) -> None:
         pieces = self._pieces
-        if pieces and pieces[-1][0] + pieces[-1][1] == offset:
+        if data and pieces and pieces[-1][1] and pieces[-1][0] + pieces[-1][1] == offset:
             pieces[-1] = (pieces[-1][0], pieces[-1][1] + len(data))
         elif len(pieces) < MAX_PIECES:
             pieces.append((offset, len(data)))

@@ -35,8 +35,8 @@ class Content:
         end: offset behind the message.
         length: content bytes, without chunked coding.
         complete: it ended by its own framing.
-        pieces: (offset, length) of its parts; a part in a gap stands for chunks whose sizes
-            were not captured. None if there are too many.
+        pieces: (offset, length) of its parts; one without length marks where an unknown part
+            is missing. None if there are too many.
         trailers: reduced trailer fields.
         problem: a clause about what breaks the rules.
         lost: the end is not known; the next message has to be looked for.
@@ -135,7 +135,7 @@ def chunked(source: Source, start: int, reduce: Reduce, *, from_client: bool) ->
                     content.end = max(content.end, source.end)
                 break
             if pieces is not None:
-                pieces.append((size_at + len(line), found - size_at - len(line)))
+                pieces.append((size_at + len(line), 0))
             size_at = found
             continue
         size = int(match.group(1), 16)

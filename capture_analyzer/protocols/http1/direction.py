@@ -58,7 +58,8 @@ class Located:
         message: the message.
         content_type: media type in lower case, without parameters.
         codings: as Content-Encoding lists them.
-        pieces: (stream offset, length) of its parts.
+        pieces: (stream offset, length) of its parts; one without length marks where an unknown
+            part is missing.
     """
 
     message: Message

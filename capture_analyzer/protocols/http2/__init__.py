@@ -7,13 +7,19 @@ from capture_analyzer.protocols.http2.frames import (
     looks_like_frames,
     read_frames,
 )
-from capture_analyzer.protocols.http2.streams import Direction, Http2Message, read_direction
+from capture_analyzer.protocols.http2.streams import (
+    Direction,
+    Http2Message,
+    Interim,
+    read_direction,
+)
 
 __all__ = [
     "PREFACE",
     "Direction",
     "Frame",
     "Http2Message",
+    "Interim",
     "Lost",
     "looks_like_frames",
     "read_direction",

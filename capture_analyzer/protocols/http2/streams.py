@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from capture_analyzer.model.byte_stream import ByteStream
 from capture_analyzer.protocols.hpack import MAX_TABLE_SIZE, Decoder, HeaderField, HpackError
@@ -20,6 +20,16 @@ MAX_OPEN_STREAMS: Final = 100_000
 """Streams kept open at once; peers allow 100 to some thousands. Beyond it the oldest is
 closed as cut, so that a hostile connection can't fill memory."""
 
+_NOTHING: Final = memoryview(b"")
+
+
+class Interim(NamedTuple):
+    """A 1xx response: its fields, and where its frames begin and end."""
+
+    fields: list[HeaderField]
+    offset: int
+    end: int
+
 
 @dataclasses.dataclass(slots=True)
 class Http2Message:
@@ -29,11 +39,12 @@ class Http2Message:
 
     Attributes:
         stream_id: its stream.
-        offset: of its first frame's header.
+        offset: of its first frame's header, without 1xx responses.
         head_end: behind the frame that completed its header section; None if that was lost.
         end: behind its last frame so far.
         fields, trailers: as decoded.
-        interim: field lists of 1xx responses before it.
+        octets: of its frames, with their headers.
+        interim: 1xx responses before it.
         content_octets: DATA without padding.
         missing_octets: DATA bytes that the capture lacks.
         data_frames: number of DATA frames.
@@ -47,9 +58,10 @@ class Http2Message:
     offset: int
     head_end: int | None = None
     end: int = 0
+    octets: int = 0
     fields: list[HeaderField] = dataclasses.field(default_factory=list)
     trailers: list[HeaderField] = dataclasses.field(default_factory=list)
-    interim: list[list[HeaderField]] = dataclasses.field(default_factory=list)
+    interim: list[Interim] = dataclasses.field(default_factory=list)
     content_octets: int = 0
     missing_octets: int = 0
     data_frames: int = 0
@@ -60,7 +72,8 @@ class Http2Message:
 
 
 ContentSink = Callable[[int, memoryview], None]
-"""Called with (stream offset, bytes) for each stretch of a message's content, in order."""
+"""Called with (stream offset, bytes) for each stretch of a message's content, in order; without
+bytes where some of it, or an unknown part, is missing."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -131,6 +144,8 @@ class _DirectionReader:
         self._decoder.lose_blocks()
         self._block.clear()
         self._block_of = None
+        for sink in self._sinks.values():
+            sink(lost.offset, _NOTHING)
         code = "http2-malformed" if lost.malformed else "http2-frames-lost"
         self.result.problems.append((code, lost.offset))
 
@@ -195,14 +210,17 @@ class _DirectionReader:
         if message is not None and message.head_end is not None:
             message.trailers = list(fields)
             message.end = last.end
+            message.octets += last.end - opened.offset
         else:
             if message is None:
                 message = self._new(opened)
             message.end = last.end
             if _is_interim(fields):
-                message.interim.append(list(fields))
+                message.interim.append(Interim(list(fields), opened.offset, last.end))
             else:
                 message.fields = list(fields)
+                message.offset = opened.offset
+                message.octets += last.end - opened.offset
                 message.head_end = last.end
                 sink = self._content_sink(message)
                 if sink is not None:
@@ -232,6 +250,7 @@ class _DirectionReader:
             message = self._new(frame)  # its header section was not captured
         message.end = frame.end
         message.data_frames += 1
+        message.octets += frame.end - frame.offset
         message.missing_octets += frame.missing
         sink = self._sinks.get(frame.stream_id)
         begin, end = frame.offset + frames.HEADER_OCTETS, frame.end
@@ -240,10 +259,17 @@ class _DirectionReader:
             begin, end = begin + 1, max(begin + 1, end - padding)
         message.content_octets += end - begin
         if sink is not None:
+            expected = begin
             for offset, piece in frame.pieces:
                 part = piece[max(0, begin - offset) : max(0, end - offset)]
                 if part:
-                    sink(max(offset, begin), part)
+                    at = max(offset, begin)
+                    if at != expected:
+                        sink(expected, _NOTHING)
+                    sink(at, part)
+                    expected = at + len(part)
+            if expected < end:
+                sink(expected, _NOTHING)
         if frame.flags & frames.END_STREAM:
             self._end(frame.stream_id, message)
 

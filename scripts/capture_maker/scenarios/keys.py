@@ -186,6 +186,7 @@ def tls13_aes128(stage: Stage) -> None:
     the requests, the server once more in the middle of an answer of many small records.""",
     form=Form(keys=True),
     silent=DECRYPTED,
+    misleading=True,
 )
 def tls13_keyupdate(stage: Stage) -> None:
     """Updated keys and padding."""

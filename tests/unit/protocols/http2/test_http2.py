@@ -82,7 +82,10 @@ def test_interim_final_content_trailers() -> None:
     )
     (message,) = messages(direction)
     assert (message.content_octets, message.ended, message.data_frames) == (10, True, 2)
-    assert message.interim == [[(b":status", b"103"), (b"link", b"x")]]
+    assert [interim.fields for interim in message.interim] == [
+        [(b":status", b"103"), (b"link", b"x")]
+    ]
+    assert message.interim[0].end == message.offset
     assert message.fields[0] == (b":status", b"200")
     assert message.trailers == [(b"grpc-status", b"0")]
     assert message.end == len(response)
