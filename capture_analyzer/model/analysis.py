@@ -14,6 +14,7 @@ from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.findings import DetectorOutcome, Finding
 from capture_analyzer.model.frames import Frames
 from capture_analyzer.model.holes import Holes
+from capture_analyzer.model.limits import Limits, Queues
 from capture_analyzer.model.lookups import Lookup
 from capture_analyzer.model.messages import Message
 from capture_analyzer.model.packets import Packets
@@ -59,6 +60,8 @@ class Tables:
     ledger: Ledger
     anomalies: list[Anomaly]
     redaction: Redaction
+    limits: Limits = dataclasses.field(default_factory=Limits)
+    queues: Queues = dataclasses.field(default_factory=Queues)
 
 
 @dataclasses.dataclass(slots=True)
@@ -97,6 +100,8 @@ TABLES: dict[str, type] = {
     "packets": Packets,
     "connections": Connection,
     "holes": Holes,
+    "limits": Limits,
+    "queues": Queues,
     "tls_records": TlsRecords,
     "handshake_messages": HandshakeMessage,
     "frames": Frames,

@@ -93,6 +93,8 @@ def build(
         packets=packets,
         connections=tcp.connections,
         holes=tcp.holes,
+        limits=tcp.limits,
+        queues=tcp.queues,
         tls_records=dissected.tls_records,
         handshake_messages=dissected.handshake_messages,
         frames=dissected.frames,

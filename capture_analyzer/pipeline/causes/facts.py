@@ -19,6 +19,7 @@ from capture_analyzer.model.events import Events
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.frames import Frames
 from capture_analyzer.model.holes import HOLE_KINDS, Holes
+from capture_analyzer.model.limits import Limits
 from capture_analyzer.model.packets import Packets
 from capture_analyzer.model.tls_records import HandshakeMessage, TlsRecords
 from capture_analyzer.model.waits import Waits
@@ -82,6 +83,7 @@ class Facts:
         connections: by number.
         holes: of all connections.
         held: which exchanges the holes held up.
+        limits: of all connections.
         pauses: of all streams.
         gaps: of all streamed answers.
         events: of all exchanges.
@@ -118,6 +120,7 @@ class Facts:
     connections: Sequence[Connection]
     holes: Holes
     held: HeldUp
+    limits: Limits
     pauses: Pauses
     gaps: Gaps
     events: Events
@@ -201,6 +204,7 @@ class Facts:
             pauses=pauses_of(arrivals, links.longest_stop),
             gaps=NO_GAPS,
             events=Events() if events is None else events,
+            limits=tcp.limits,
             tls_records=tls_records,
             handshake_messages=handshake_messages,
             packet_time=packets.time_ns,
@@ -304,6 +308,7 @@ class Facts:
         confidence: NDArray[np.float32] | float,
         packet_a: NDArray[np.int32] | None = None,
         packet_b: NDArray[np.int32] | None = None,
+        packet_c: NDArray[np.int32] | None = None,
     ) -> Waits:
         """Waits of exchanges, in order of exchange, then time; empty ones left out."""
         kept = np.flatnonzero(to_ns > from_ns)
@@ -319,7 +324,7 @@ class Facts:
             confidence=np.broadcast_to(np.asarray(confidence, np.float32), to_ns.shape)[kept],
             packet_a=none if packet_a is None else packet_a[kept],
             packet_b=none if packet_b is None else packet_b[kept],
-            packet_c=none,
+            packet_c=none if packet_c is None else packet_c[kept],
         )
 
     def without_pauses(

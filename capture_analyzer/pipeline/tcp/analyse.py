@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from capture_analyzer.model.anomalies import Anomaly
 from capture_analyzer.model.column import NO_TIME, concatenate
 from capture_analyzer.model.holes import Holes
+from capture_analyzer.model.limits import Limits, Queues
 from capture_analyzer.model.packets import FIN, RST, Packets
 from capture_analyzer.pipeline.flows import Flows, Pieces
 from capture_analyzer.pipeline.tcp.coverage import Coverage, cover
@@ -23,8 +24,11 @@ from capture_analyzer.pipeline.tcp.handshake import (
 )
 from capture_analyzer.pipeline.tcp.holes import find_holes
 from capture_analyzer.pipeline.tcp.labels import CODE, find_probes, label_bare, label_control
+from capture_analyzer.pipeline.tcp.limits import find_limits, fresh_data, path_of, sorted_rows
 from capture_analyzer.pipeline.tcp.mechanisms import MECHANISM, name_mechanisms
+from capture_analyzer.pipeline.tcp.nagle import find_held
 from capture_analyzer.pipeline.tcp.needless import VERDICT, judge
+from capture_analyzer.pipeline.tcp.queues import find_queues
 from capture_analyzer.pipeline.tcp.resends import Resends, find_resends
 from capture_analyzer.pipeline.tcp.roles import client_is_low
 from capture_analyzer.pipeline.tcp.round_trips import RoundTrips, collect, sample
@@ -63,6 +67,8 @@ def analyse(packets: Packets, flows: Flows) -> TcpFacts:
     return TcpFacts(
         connections=rows,
         holes=concatenate(Holes, [batch.holes for batch in batches]),
+        limits=concatenate(Limits, [batch.limits for batch in batches]),
+        queues=concatenate(Queues, [batch.queues for batch in batches]),
         round_trips=round_trips,
         anomalies=[anomaly for batch in batches for anomaly in batch.anomalies],
     )
@@ -127,6 +133,12 @@ class _Batch:
         packets.spurious[segments.index[resends.element]] = resends.spurious
         self.holes = find_holes(segments, coverage, resends, first, at_receiver, path)
         self.pieces = _pieces(segments, coverage, resends, at_receiver)
+        known = path_of(packets, segments, handshakes, nearest, first, last)
+        fresh = fresh_data(segments)
+        held = find_held(segments, known, fresh, resends.element)
+        limited = find_limits(segments, known, probe, fresh)
+        self.queues = find_queues(packets, segments, known, fresh, resends.element)
+        self.limits = sorted_rows(concatenate(Limits, [limited, held]))
         sums.add(segments, resends, label, self.pieces, first, last)
         self.anomalies = [
             Anomaly(

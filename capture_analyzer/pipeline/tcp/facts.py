@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from capture_analyzer.model.anomalies import Anomaly
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.holes import Holes
+from capture_analyzer.model.limits import Limits, Queues
 from capture_analyzer.pipeline.tcp.round_trips import RoundTrips
 
 
@@ -21,12 +22,16 @@ class TcpFacts:
     Attributes:
         connections: one a connection, by number.
         holes: what receivers had to wait for.
+        limits: what held senders back.
+        queues: where round trips grew under load.
         round_trips: new minima of round-trip samples of either side.
         anomalies: what the analysis had to set aside.
     """
 
     connections: list[Connection]
     holes: Holes
+    limits: Limits
+    queues: Queues
     round_trips: RoundTrips
     anomalies: list[Anomaly]
 

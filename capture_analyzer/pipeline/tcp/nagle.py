@@ -1,0 +1,142 @@
+"""Segments that Nagle's algorithm held back (table `limits`).
+
+A sender with Nagle's algorithm (RFC 9293, section 3.7.4) sends a small segment at once only if
+nothing is in flight; Linux only looks whether a small one is. So the second of two small writes
+waits for the acknowledgement of the first, which the receiver may delay (RFC 9293, section
+3.8.6.3; 40 ms on Linux, up to 200 ms elsewhere) because it waits for the second.
+
+What shows it: between two small segments of one sender its peer sends no data; a bare
+acknowledgement of the first reaches the sender, and the second leaves that very moment. One
+such coincidence could be chance, so each kind of evidence has its confidence. A sender that
+was ever seen to send a small segment while a small one was in flight has the algorithm switched
+off, and nothing it does is called Nagle's.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capture_analyzer.model.column import NO_TIME
+from capture_analyzer.model.limits import LIMIT_CODE, Limits
+from capture_analyzer.model.packets import ACK, FIN, RST, SYN
+from capture_analyzer.pipeline.tcp.limits import Path, table
+from capture_analyzer.pipeline.tcp.segments import SPAN, Bools, Ints, Segments
+
+_LATE_NS: Final = 20_000_000
+"""An acknowledgement this much later than the path needs was delayed; Linux waits 40 ms."""
+
+_LATEST_NS: Final = 550_000_000  # none is delayed by more than 500 ms (RFC 9293, 3.8.6.3)
+
+_PROMPT_NS: Final = 2_000_000  # a held segment leaves at once
+_EARLY_NS: Final = 500_000
+"""A segment this much before the acknowledgement arrives did not wait for it."""
+
+_LEAST_ALIKE: Final = 5
+"""So many segments must leave on acknowledgements that came at once before that is a rule."""
+
+_MOSTLY: Final = 0.8  # of a stream's small segments, likewise
+
+ONCE: Final = 0.6  # confidence in a single delayed coincidence, and in several
+OFTEN: Final = 0.95
+
+
+def find_held(
+    segments: Segments, path: Path, fresh: NDArray[np.intp], again: NDArray[np.intp]
+) -> Limits:
+    """Segments that waited for an acknowledgement by Nagle's algorithm.
+
+    Args:
+        segments: a batch.
+        path: what is known of its streams.
+        fresh: its elements with new data.
+        again: its elements that were sent again: around them nothing is judged.
+    """
+    if len(fresh) < 2:
+        return Limits()
+    first, second = fresh[:-1], fresh[1:]
+    stream, time = segments.stream, segments.time
+    mine = stream[first]
+    mss = path.mss[mine]
+    use = (stream[second] == mine) & (segments.length[first] < mss)
+    use &= segments.length[second] < mss
+    use &= (path.near[mine] != NO_TIME) & (path.far[mine] != NO_TIME)
+    use &= ((segments.flags[first] | segments.flags[second]) & (SYN | RST)) == 0
+    first, second, mine = first[use], second[use], mine[use]
+    if not len(first):
+        return Limits()
+    if len(again):
+        # A repeat between the two, or of one of them, makes times meaningless.
+        repeats = np.searchsorted(again, second, "right") - np.searchsorted(again, first, "left")
+        clean = repeats == 0
+        first, second, mine = first[clean], second[clean], mine[clean]
+
+    # The first packet of the peer that acknowledges the first segment.
+    other = mine ^ 1
+    answer = np.searchsorted(segments.ack_top, segments.end[first] + other * SPAN)
+    there = answer < len(segments)
+    answer = np.minimum(answer, len(segments) - 1)
+    there &= stream[answer] == other
+    near = path.near[mine]
+    since = np.where(there, time[second] - time[answer] - near, np.iinfo(np.int64).min)
+    # Sent while the first one was in flight: the algorithm is off. (The last segment before a
+    # FIN is not held.)
+    closing = (segments.flags[second] & FIN) != 0
+    off = ~closing & there & (since < -_EARLY_NS - near // 16)
+    switched_off = np.zeros(len(segments.counts), np.bool_)
+    switched_off[mine[off]] = True
+
+    bare = (segments.length[answer] == 0) & (
+        (segments.flags[answer] & (SYN | FIN | RST | ACK)) == ACK
+    )
+    # The peer sent no data in between: else the second may be the answer to that.
+    silent = _without_data(segments, first, second, mine)
+    prompt = there & (since <= _PROMPT_NS + near // 16) & ~off
+    held = prompt & bare & silent & ~switched_off[mine] & ~closing
+    delay = time[answer] - time[first] - path.far[mine]
+    late = held & (delay >= _LATE_NS) & (delay <= _LATEST_NS)
+    streams = len(segments.counts)
+    late_count = np.bincount(mine[late], minlength=streams)
+    # At once: only as a rule of the stream, and more exactly.
+    exact = held & (np.abs(since) <= _PROMPT_NS // 2 + near // 32)
+    pairs = np.bincount(mine[silent & ~closing], minlength=streams)
+    alike = np.bincount(mine[exact], minlength=streams)
+    rule = (alike >= _LEAST_ALIKE) & (alike >= _MOSTLY * pairs)
+    at_once = exact & ~late & (rule[mine] | (late_count[mine] >= 2))
+    chosen = late | at_once
+    kind = np.where(late, LIMIT_CODE["nagle_delayed_ack"], LIMIT_CODE["nagle"]).astype(np.uint8)
+    often = rule[mine] | (late_count[mine] >= 2)
+    confidence = np.where(often, OFTEN, ONCE)
+    return table(
+        segments,
+        path,
+        kind[chosen],
+        first[chosen],
+        answer[chosen],
+        second[chosen],
+        time[first[chosen]],
+        time[second[chosen]],
+        segments.length[first[chosen]],
+        confidence[chosen],
+    )
+
+
+def _without_data(
+    segments: Segments, first: NDArray[np.intp], second: NDArray[np.intp], mine: Ints
+) -> Bools:
+    """Whether the peer sent no payload between two segments of one stream."""
+    carried: Ints = np.cumsum((segments.length > 0).astype(np.int64))
+    start = segments.starts[mine ^ 1]
+    before, behind = segments.peer[first], segments.peer[second]
+    # The peer's packets before the first: none, or up to `before`.
+    low = np.where(before >= 0, carried[np.maximum(before, 0)], _carried_before(carried, start))
+    high = np.where(behind >= 0, carried[np.maximum(behind, 0)], low)
+    without: Bools = high == low
+    return without
+
+
+def _carried_before(carried: Ints, start: Ints) -> Ints:
+    """The count before element `start`."""
+    return np.where(start > 0, carried[np.maximum(start - 1, 0)], 0)

@@ -1,0 +1,225 @@
+"""Where round trips grew far beyond the smallest while data flowed (table `queues`).
+
+Two kinds of samples, each of the round trip between the capture point and one side:
+
+* from a segment to the acknowledgement that ends at its end (RFC 6298; not where bytes were sent
+  again, section 3): seen at the sender it holds both queues on the way;
+* from a packet to the first segment of the other side that echoes its timestamp (RFC 7323,
+  section 4): while the other side is sending, each acknowledgement lets the next segment go,
+  so the time to that segment is a round trip seen from the receiver.
+
+A queue is not a spike: what was held up and then let go together arrives at one moment. So the
+long samples must be spread over time, with a fair number of segments among them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capture_analyzer.model.column import NO_TIME, concatenate
+from capture_analyzer.model.limits import Queues
+from capture_analyzer.model.packets import HAS_TIMESTAMPS, Packets
+from capture_analyzer.pipeline.tcp.limits import Path
+from capture_analyzer.pipeline.tcp.segments import SPAN, Ints, Segments
+
+LEAST_RISE_NS: Final = 100_000_000
+LEAST_FACTOR: Final = 3
+"""A round trip is long that is so much above the smallest, and so many times as long."""
+
+LEAST_SAMPLES: Final = 5
+_LEAST_SEGMENTS: Final = 20  # full ones in the direction of the transfer: less is no load
+_SEGMENTS_A_SAMPLE: Final = 2  # full ones between two long samples, at least, on average
+
+_CLOCK_ROOM: Final = 1 << 33  # room for the timestamps of one stream
+
+
+def find_queues(
+    packets: Packets,
+    segments: Segments,
+    path: Path,
+    fresh: NDArray[np.intp],
+    again: NDArray[np.intp],
+) -> Queues:
+    """Stretches with long round trips, of a batch.
+
+    Args:
+        packets: the packets.
+        segments: a batch.
+        path: what is known of its streams.
+        fresh: its elements with new data.
+        again: its elements that were sent again.
+    """
+    full = fresh[segments.length[fresh] >= path.mss[segments.stream[fresh]]]
+    streams = len(segments.counts)
+    loaded = np.bincount(segments.stream[full], minlength=streams) >= _LEAST_SEGMENTS
+    # A transfer that is over sooner can't hold so many long round trips one after the other.
+    span = np.zeros(streams, np.int64)
+    some = np.flatnonzero(segments.counts)
+    last = segments.starts[some] + segments.counts[some] - 1
+    span[some] = segments.time[last] - segments.time[segments.starts[some]]
+    loaded &= span > LEAST_RISE_NS
+    if not loaded.any():
+        return Queues()
+    full = full[loaded[segments.stream[full]]]
+    kinds = (
+        _acknowledged(segments, full, again),
+        _echoed(packets, segments, full),
+    )
+    found = [_stretches(segments, path, full, *samples) for samples in kinds]
+    return _longest(concatenate(Queues, found))
+
+
+def _acknowledged(
+    segments: Segments, full: NDArray[np.intp], again: NDArray[np.intp]
+) -> tuple[NDArray[np.intp], NDArray[np.intp], Ints]:
+    """Full segments and the packets that acknowledge up to their end.
+
+    Returns:
+        The segments, the packets that ended the samples, the round trips.
+    """
+    stream = segments.stream[full]
+    key = segments.end[full] + (stream ^ 1) * SPAN
+    answer = np.searchsorted(segments.ack_top, key)
+    there = answer < len(segments)
+    answer = np.minimum(answer, len(segments) - 1)
+    there &= segments.ack_top[answer] == key
+    if len(again):
+        # Bytes that were sent twice: which copy was acknowledged can't be told.
+        floor = segments.stream[again] * SPAN
+        begins = segments.begin[again] + floor
+        order = np.argsort(begins, kind="stable")
+        begins = begins[order]
+        ends = np.maximum.accumulate((segments.end[again] + floor)[order])
+        own = stream * SPAN
+        at = np.searchsorted(begins, segments.end[full] + own, "left") - 1
+        there &= (at < 0) | (ends[np.maximum(at, 0)] <= segments.begin[full] + own)
+    full, answer = full[there], answer[there]
+    return full, answer, segments.time[answer] - segments.time[full]
+
+
+def _echoed(
+    packets: Packets, segments: Segments, full: NDArray[np.intp]
+) -> tuple[NDArray[np.intp], NDArray[np.intp], Ints]:
+    """Full segments that are the first to echo a timestamp, and since when."""
+    index = segments.index
+    stamped = (packets.options[index[full]] & HAS_TIMESTAMPS) != 0
+    full = full[stamped & (packets.tsecr[index[full]] != 0)]
+    if not len(full):
+        return full, full, np.empty(0, np.int64)
+    echo = packets.tsecr[index[full]]
+    first = np.ones(len(full), np.bool_)
+    first[1:] = (echo[1:] != echo[:-1]) | (segments.stream[full[1:]] != segments.stream[full[:-1]])
+    full, echo = full[first], echo[first]
+    # Timestamps of each stream as one ascending row of numbers over all streams.
+    stamps = packets.tsval[index]
+    base = np.zeros(len(segments.counts), np.uint32)
+    some = np.flatnonzero(segments.counts)
+    base[some] = stamps[segments.starts[some]]
+    stream = segments.stream
+    moved = (stamps - base[stream]).view(np.int32).astype(np.int64)
+    clock = np.maximum.accumulate(moved + stream * _CLOCK_ROOM)
+    other = stream[full] ^ 1
+    wanted = (echo - base[other]).view(np.int32).astype(np.int64) + other * _CLOCK_ROOM
+    # The last packet with that timestamp, but none that was captured later.
+    source = np.minimum(np.searchsorted(clock, wanted, "right") - 1, segments.peer[full])
+    known = (source >= 0) & (clock[np.maximum(source, 0)] == wanted)
+    full, source = full[known], source[known]
+    return full, full, segments.time[full] - segments.time[source]
+
+
+def _stretches(
+    segments: Segments,
+    path: Path,
+    full: NDArray[np.intp],
+    sent: NDArray[np.intp],
+    ended: NDArray[np.intp],
+    rtt: Ints,
+) -> Queues:
+    """The long samples of each stream, where they are enough.
+
+    Args:
+        segments: a batch.
+        path: what is known of its streams.
+        full: all full segments of the streams that are looked at.
+        sent: the segment of each sample, ascending.
+        ended: the packet that ended it.
+        rtt: how long it took.
+    """
+    if not len(sent):
+        return Queues()
+    stream = segments.stream[sent]
+    lowest = np.full(len(segments.counts), np.iinfo(np.int64).max)
+    np.minimum.at(lowest, stream, rtt)
+    # The handshake is a sample of the same round trip, if a segment seen on the same side.
+    side = np.where(ended == sent, path.near[stream], path.far[stream])
+    known = side != NO_TIME
+    np.minimum.at(lowest, stream[known], side[known])
+    least = lowest[stream]
+    long = np.flatnonzero((rtt >= least + LEAST_RISE_NS) & (rtt >= LEAST_FACTOR * least))
+    if not len(long):
+        return Queues()
+    numbers, starts = np.unique(stream[long], return_index=True)
+    rows: list[tuple[int, ...]] = []
+    time = segments.time
+    for number, mine in zip(numbers.tolist(), np.split(long, starts[1:]), strict=True):
+        if len(mine) < LEAST_SAMPLES:
+            continue
+        begin, end = int(time[sent[mine[0]]]), int(time[ended[mine]].max())
+        smallest = int(lowest[number])
+        # Let go together they would have ended within the smallest round trip.
+        spread = end - int(time[ended[mine]].min())
+        if spread < max(LEAST_FACTOR * smallest, LEAST_RISE_NS):
+            continue
+        among = full[segments.stream[full] == number]
+        among = among[(among >= sent[mine[0]]) & (time[among] <= end)]
+        if len(among) < _SEGMENTS_A_SAMPLE * LEAST_SAMPLES:
+            continue
+        worst = int(mine[rtt[mine].argmax()])
+        packet = segments.index[ended] + 1
+        rows.append(
+            (
+                number // 2 + path.first_connection,
+                number % 2 == 0,
+                begin,
+                end,
+                len(mine),
+                smallest,
+                int(np.median(rtt[mine])),
+                int(rtt[worst]),
+                int(packet[mine[0]]),
+                int(packet[worst]),
+                int(packet[mine[-1]]),
+            )
+        )
+    return _table(rows)
+
+
+def _table(rows: list[tuple[int, ...]]) -> Queues:
+    columns = np.array(rows, np.int64).reshape(-1, 11)
+    return Queues(
+        connection_no=columns[:, 0].astype(np.int32),
+        from_client=columns[:, 1].astype(np.bool_),
+        from_ns=columns[:, 2].copy(),
+        to_ns=columns[:, 3].copy(),
+        samples=columns[:, 4].copy(),
+        smallest_ns=columns[:, 5].copy(),
+        typical_ns=columns[:, 6].copy(),
+        largest_ns=columns[:, 7].copy(),
+        first_packet_no=columns[:, 8].astype(np.int32),
+        largest_packet_no=columns[:, 9].astype(np.int32),
+        last_packet_no=columns[:, 10].astype(np.int32),
+    )
+
+
+def _longest(queues: Queues) -> Queues:
+    """Of two measurements of one stream, the one with the longer round trips; in order."""
+    if not len(queues):
+        return queues
+    key = queues.connection_no.astype(np.int64) * 2 + ~queues.from_client
+    order = np.lexsort((-queues.largest_ns, key))
+    first = np.append(True, key[order][1:] != key[order][:-1])
+    order = order[first]
+    return Queues(**{name: getattr(queues, name)[order] for name in Queues.__dataclass_fields__})
