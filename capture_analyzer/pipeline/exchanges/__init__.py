@@ -68,7 +68,7 @@ def find_exchanges(
     )
     encrypted = np.zeros(len(connections), np.bool_)
     encrypted[tls_records.connection_no] = True
-    units = segment_units(streams, connections, tunnels, encrypted, speech)
+    units = segment_units(streams, connections, tunnels, encrypted, speech, read)
     exchanges += opaque_exchanges(
         find_flights(units), packets.time_ns, connections, server_fin_ns, records=False
     )

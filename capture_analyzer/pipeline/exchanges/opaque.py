@@ -251,6 +251,7 @@ def segment_units(
     tunnels: Sequence[Tunnel],
     encrypted: NDArray[np.bool_],
     speech: Speech,
+    read: NDArray[np.bool_],
 ) -> Units:
     """Payload of connections that speak nothing we read, and of tunnels, as units.
 
@@ -260,11 +261,13 @@ def segment_units(
         tunnels: where HTTP ends on a connection.
         encrypted: for each connection: it has TLS records, which are better units.
         speech: what the connections may speak.
+        read: for each connection: its content was read, so it needs no units.
     """
     begin = np.full(len(streams), -1, np.int64)  # stream offset from which on; -1 = never
     for connection in connections:
-        if connection.protocol in ("opaque", "h2"):
-            begin[2 * connection.connection_no : 2 * connection.connection_no + 2] = 0
+        protocol, number = connection.protocol, connection.connection_no
+        if protocol == "opaque" or (protocol == "h2" and not read[number]):
+            begin[2 * number : 2 * number + 2] = 0
     for tunnel in tunnels:
         begin[2 * tunnel.connection_no] = tunnel.client_offset
         begin[2 * tunnel.connection_no + 1] = tunnel.server_offset
