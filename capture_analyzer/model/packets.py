@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any, Final, get_args, get_type_hints
 
 import numpy as np
@@ -133,6 +134,22 @@ class Packets:
     # sequence numbers of a block's first byte, and of the byte behind its last.
     sack_left: NDArray[np.uint32] = dataclasses.field(default_factory=empty_array(np.uint32))
     sack_right: NDArray[np.uint32] = dataclasses.field(default_factory=empty_array(np.uint32))
+    # Worked out when asked for: by `complete`.
+    wireshark_label: NDArray[np.uint16] = column(
+        "What Wireshark 4.0 says of it, by its own rules, as an index into `wireshark_labels`: "
+        "names of its fields tcp.analysis.NAME joined by +, in the order below; 0 = nothing.",
+        names="wireshark_labels",
+        default_factory=empty_array(np.uint16),
+    )
+    wireshark_labels: list[str] = dataclasses.field(default_factory=lambda: [""])
+    unfinished: Callable[[Packets], None] | None = None  # works them out
+
+    def complete(self) -> Packets:
+        """Work out the columns that are only made when asked for; cheap the second time."""
+        if self.unfinished is not None:
+            finish, self.unfinished = self.unfinished, None
+            finish(self)
+        return self
 
     def __len__(self) -> int:
         return len(self.time_ns)
