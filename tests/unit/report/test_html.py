@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 import os
@@ -13,6 +14,7 @@ from types import ModuleType
 import pytest
 
 from capture_analyzer.report import html
+from capture_analyzer.report.chart_script import chart_script
 
 SAMPLE = Path(__file__).parents[2] / "browser" / "sample.py"
 
@@ -42,6 +44,42 @@ def test_one_file_that_allows_nothing_but_itself(sample: ModuleType) -> None:
     assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(", script)
 
 
+def policy(page: str) -> dict[str, list[str]]:
+    rules = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', page)
+    assert rules is not None
+    return {name: words for name, *words in (rule.split() for rule in rules[1].split("; "))}
+
+
+def test_charts_bring_one_script_and_nothing_looser(sample: ModuleType) -> None:
+    page = html.render(sample.streams()).decode()
+    plain = html.render(sample.streams(), charts=False).decode()
+    packed = re.search(
+        r'<script type="text/plain" id="chart-script">([A-Za-z0-9+/=]+)</script>\n', page
+    )
+    assert packed is not None
+    script = gzip.decompress(base64.b64decode(packed[1]))
+    assert script.startswith(b"/**\n* plotly.js v")
+    digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
+    with_charts, without = policy(page), policy(plain)
+    assert with_charts.pop("script-src") == [*without.pop("script-src"), f"'sha256-{digest}'"]
+    assert with_charts == without
+    assert "unsafe" not in str(policy(page))
+    assert page.replace(packed[0], "").replace(f" 'sha256-{digest}'", "") == plain
+
+
+def test_charts_only_where_there_is_something_to_chart(sample: ModuleType) -> None:
+    for analysis in (sample.incident(), sample.clean(), sample.empty()):
+        page = html.render(analysis)
+        assert b'chart-script">' not in page
+        assert len(page) < 300_000
+    assert 1_900_000 < len(html.render(sample.streams())) < 2_300_000
+
+
+def test_the_packed_script_names_no_time_and_no_system() -> None:
+    header = base64.b64decode(chart_script().packed[:16])
+    assert header[:10] == b"\x1f\x8b\x08\0\0\0\0\0\x02\xff"
+
+
 def test_nothing_captured_can_leave_its_element(sample: ModuleType) -> None:
     page = html.render(sample.hostile()).decode()
     assert page.count("<script") == 2
@@ -58,24 +96,24 @@ def test_small_when_empty(sample: ModuleType) -> None:
     assert len(html.render(sample.empty(packets=0))) < 300_000
 
 
+@pytest.mark.parametrize("state", ["incident", "streams"])
 @pytest.mark.parametrize(
     ("seed", "zone"), [("0", "UTC"), ("1", "Asia/Kathmandu"), ("77", "America/St_Johns")]
 )
-def test_same_bytes_on_any_machine(seed: str, zone: str, sample: ModuleType) -> None:
+def test_same_bytes_on_any_machine(seed: str, zone: str, state: str, sample: ModuleType) -> None:
     code = (
         "import hashlib, runpy, sys\n"
         "from capture_analyzer.report import html\n"
         "sample = runpy.run_path(sys.argv[1], run_name='sample')\n"
-        "print(hashlib.sha256(html.render(sample['incident'](keys=False))).hexdigest())\n"
+        "print(hashlib.sha256(html.render(sample[sys.argv[2]]())).hexdigest())\n"
     )
     environment = {**os.environ, "PYTHONHASHSEED": seed, "TZ": zone, "LC_ALL": "C"}
     done = subprocess.run(
-        [sys.executable, "-c", code, str(SAMPLE)],
+        [sys.executable, "-c", code, str(SAMPLE), state],
         env=environment, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert (
-        done.stdout.strip() == hashlib.sha256(html.render(sample.incident(keys=False))).hexdigest()
-    )
+    here = html.render(getattr(sample, state)())
+    assert done.stdout.strip() == hashlib.sha256(here).hexdigest()
 
 
 def test_modules_come_behind_what_they_import() -> None:
@@ -111,6 +149,7 @@ def test_every_cause_has_its_words_and_colours() -> None:
     for name in CAUSE_NAMES:
         assert causes.TITLES[name]
         assert causes.SPENT[name]
+        assert causes.PAUSES[name]
         assert causes.GROUPS[name]
         key = name.replace("_", "-")
         assert colours.count(f"--{key}: #") == 2, name  # light and dark

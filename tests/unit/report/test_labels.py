@@ -68,6 +68,16 @@ def test_decryption(sample: ModuleType) -> None:
     assert labels.decryption(tables) == (
         "not decrypted: 6 of 6 TLS connections, no key log was given"
     )
-    tables.connections[-1].tls.decrypted = "partial"
-    assert labels.decryption(tables) == "decrypted 1 of 6 TLS connections"
+    states = [connection.tls for connection in tables.connections if connection.tls]
+    states[-1].decrypted = "partial"
+    assert labels.decryption(tables) == (
+        "decrypted 1 of 6 TLS connections (1 in part), 5 not, no key log was given"
+    )
+    states[0].why_not = states[1].why_not = "a"
+    states[2].why_not = states[3].why_not = "b"
+    states[4].decrypted = "yes"
+    assert labels.decryption(tables) == ("decrypted 2 of 6 TLS connections (1 in part), 4 not, a")
+    for state in states:
+        state.decrypted = "yes"
+    assert labels.decryption(tables) == "decrypted 6 of 6 TLS connections"
     assert labels.decryption(sample.clean().tables) == "no TLS"

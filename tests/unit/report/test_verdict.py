@@ -116,6 +116,16 @@ def test_nothing_wrong_says_where_else_to_look(sample: ModuleType) -> None:
     assert "before the request reached this host" in verdict(analysis).sentences[-1]
 
 
+def test_the_first_content_of_the_slowest_stream_is_told(sample: ModuleType) -> None:
+    analysis = sample.streams()
+    analysis.findings.clear()
+    assert verdict(analysis).sentences[0] == (
+        f"The slowest exchange, 1 (POST api.llm.example/v1/chat/completions), took 2.05{NBSP}s, "
+        f"98{NBSP}% of it in the server, within the answer; its first content came after "
+        f"0.38{NBSP}s."
+    )
+
+
 @pytest.mark.parametrize(
     ("cause", "headline"),
     [
