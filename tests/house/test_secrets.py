@@ -190,9 +190,9 @@ def test_errors_quote_no_key_log(tmp_path: Path) -> None:
             analyze(CAPTURES / "sse-stream.pcap", keylogs=[broken])
         told = f"{caught.value}{caught.value!r}{caught.value.__cause__!r}{caught.value.args}"
         assert secret[:16] not in told
+    arguments = [CAPTURES / "sse-stream.pcap", "--keylog", broken]
     done = subprocess.run(
-        [sys.executable, "-m", "capture_analyzer", "analyze"]
-        + [str(CAPTURES / "sse-stream.pcap"), "--keylog", str(broken)],
+        [sys.executable, "-m", "capture_analyzer", "analyze", *map(str, arguments)],
         capture_output=True,
         check=False,
         env={**os.environ, "CAPTURE_ANALYZER_DEBUG": "1"},
