@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from capture_analyzer.model.anomalies import Anomaly
 from capture_analyzer.model.capture import CaptureFile, Interface
+from capture_analyzer.model.certificates import Certificate, OcspFetch
 from capture_analyzer.model.column import to_frame
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.events import Events
@@ -62,6 +63,8 @@ class Tables:
     redaction: Redaction
     limits: Limits = dataclasses.field(default_factory=Limits)
     queues: Queues = dataclasses.field(default_factory=Queues)
+    certificates: list[Certificate] = dataclasses.field(default_factory=list)
+    ocsp_fetches: list[OcspFetch] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(slots=True)
@@ -104,6 +107,8 @@ TABLES: dict[str, type] = {
     "queues": Queues,
     "tls_records": TlsRecords,
     "handshake_messages": HandshakeMessage,
+    "certificates": Certificate,
+    "ocsp_fetches": OcspFetch,
     "frames": Frames,
     "messages": Message,
     "lookups": Lookup,

@@ -13,6 +13,7 @@ from capture_analyzer.model.secrets import Secrets
 from capture_analyzer.pipeline import timeline
 from capture_analyzer.pipeline.causes import find_waits
 from capture_analyzer.pipeline.causes.facts import Facts
+from capture_analyzer.pipeline.certificates import read_chains
 from capture_analyzer.pipeline.dissect import dissect
 from capture_analyzer.pipeline.events import collect_events
 from capture_analyzer.pipeline.exchanges import find_exchanges
@@ -58,6 +59,7 @@ def build(
     progress("connections", 3, 3)
 
     dissected = dissect(streams, tcp.connections, redactor, secrets=secrets, progress=progress)
+    chains = read_chains(dissected.presented, capture.epoch_ns)
     lookups, lookup_anomalies = find_lookups(capture, packets)
     join_lookups(lookups, tcp.connections)
 
@@ -109,9 +111,11 @@ def build(
             *anomalies,
             *tcp.anomalies,
             *dissected.anomalies,
+            *chains.anomalies,
             *lookup_anomalies,
         ],
         redaction=redactor.counts,
+        certificates=chains.certificates,
     )
     pseudonymise(tables, redactor)
     return tables

@@ -27,6 +27,12 @@ def pseudonymise(tables: Tables, redactor: Redactor) -> None:
         lookup.server_ip = ip(lookup.server_ip)
         lookup.name = host(lookup.name)
         lookup.addresses = [ip(address) for address in lookup.addresses]
+    for certificate in tables.certificates:
+        certificate.name = certificate.name and host(certificate.name)
+        certificate.dns_names = [host(name) for name in certificate.dns_names]
+        certificate.ocsp_responder = certificate.ocsp_responder and host(certificate.ocsp_responder)
+    for fetch in tables.ocsp_fetches:
+        fetch.responder = host(fetch.responder)
     for exchange in tables.exchanges:
         if exchange.inferred and exchange.authority is not None:
             # The connection's name; what a request named was reduced when it was read.

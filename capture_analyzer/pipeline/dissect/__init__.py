@@ -16,6 +16,7 @@ from capture_analyzer.model.messages import Message
 from capture_analyzer.model.progress import Progress, silent
 from capture_analyzer.model.secrets import Secrets
 from capture_analyzer.model.tls_records import HandshakeMessage, TlsRecords
+from capture_analyzer.pipeline.certificates import Presented
 from capture_analyzer.pipeline.dissect.contents import EVENT_STREAM, read_contents
 from capture_analyzer.pipeline.dissect.detect import first_bytes, recognise, speak_tls
 from capture_analyzer.pipeline.dissect.guard import Guard
@@ -39,6 +40,7 @@ class Dissected:
         handshake_messages: by connection, client before server, then order.
         frames: HTTP/2 frames by connection, direction, offset.
         anomalies: by connection.
+        presented: certificates that servers showed.
     """
 
     messages: list[Message]
@@ -46,6 +48,7 @@ class Dissected:
     tls_records: TlsRecords
     handshake_messages: list[HandshakeMessage]
     anomalies: list[Anomaly]
+    presented: Presented
 
 
 def dissect(
@@ -102,7 +105,12 @@ def dissect(
     anomalies.sort(key=_connection_no)
     reader.messages.sort(key=_connection_of)
     return Dissected(
-        reader.messages, reader.frames(), tls.records, tls.handshake_messages, anomalies
+        reader.messages,
+        reader.frames(),
+        tls.records,
+        tls.handshake_messages,
+        anomalies,
+        tls.presented,
     )
 
 

@@ -114,6 +114,8 @@ def open_connection(
         for message in protected:
             if message.type == handshake.ENCRYPTED_EXTENSIONS and index == 1:
                 connection.alpn, early_accepted = parse_encrypted_extensions(message.body)
+            elif message.type == handshake.CERTIFICATE and index == 1:
+                understood.certificate = message.body
         _set_roles(side, plain, table)
         messages[:0] = [_handshake(connection, side, message, table) for message in protected]
     if not any(plain is not None and plain.opened for plain in plains):

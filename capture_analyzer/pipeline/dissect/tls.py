@@ -14,6 +14,7 @@ from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.connections import Connection, TlsSummary
 from capture_analyzer.model.secrets import Secrets
 from capture_analyzer.model.tls_records import ROLE_CODE, HandshakeMessage, TlsRecords
+from capture_analyzer.pipeline.certificates import Presented
 from capture_analyzer.pipeline.dissect.decrypt import OpenedConnection, Side, open_connection
 from capture_analyzer.pipeline.dissect.guard import Guard
 from capture_analyzer.pipeline.reassemble import Streams
@@ -55,6 +56,7 @@ class DissectedTls:
     handshake_messages: list[HandshakeMessage]
     anomalies: list[Anomaly]
     opened: dict[int, OpenedConnection]
+    presented: Presented
 
 
 def dissect_tls(
@@ -96,6 +98,7 @@ def dissect_tls(
     heads = _Heads(streams, chunks, walked, records, first, totals)
 
     messages: list[HandshakeMessage] = []
+    presented = Presented()
     anomalies = _lost_boundaries(walked)
     special: list[tuple[int, int]] = []  # (record, role)
     plain: list[tuple[int, Connection, Understood]] = []  # to be decrypted
@@ -109,6 +112,8 @@ def dissect_tls(
             if secrets is not None and not _incomplete(understood.summary):
                 plain.append((place, connection, understood))
             messages += understood.messages
+            if understood.certificate is not None:
+                _present(presented, connection, understood)
             clear_types[number] = not understood.tls13
             for row, roles in (
                 (2 * place, understood.client_roles),
@@ -140,8 +145,23 @@ def dissect_tls(
             if found is not None:
                 opened[number] = found
                 messages += found.messages
+                if understood.certificate is not None and understood.tls13:
+                    _present(presented, connection, understood)
     messages.sort(key=_in_table_order)
-    return DissectedTls(records, messages, anomalies, opened)
+    return DissectedTls(records, messages, anomalies, opened, presented)
+
+
+def _present(presented: Presented, connection: Connection, understood: Understood) -> None:
+    """Note the certificates of a connection, and whether a response was stapled."""
+    assert understood.certificate is not None
+    stapled = presented.add(
+        connection.connection_no,
+        understood.certificate,
+        understood.certificate_status,
+        tls13=understood.tls13,
+    )
+    if connection.tls is not None and understood.tls13:
+        connection.tls.ocsp_stapled = stapled
 
 
 def _unnamed(

@@ -62,6 +62,8 @@ class Understood:
         suite: number of the agreed cipher suite, None likewise.
         client_protected_from, server_protected_from: index of the first record that may be
             protected.
+        certificate, certificate_status: bodies of the server's messages of these types, in
+            clear or decrypted; None if there was none or it can't be read.
     """
 
     summary: TlsSummary
@@ -78,6 +80,8 @@ class Understood:
     suite: int | None = None
     client_protected_from: int = 0
     server_protected_from: int = 0
+    certificate: bytes | None = None
+    certificate_status: bytes | None = None
 
 
 def understand(
@@ -200,6 +204,8 @@ def _finish_tls13(
     hello, message = final
     summary = result.summary
     summary.resumed = hello.psk_accepted
+    if hello.psk_accepted:
+        summary.ocsp_stapled = False  # without a certificate (RFC 8446, section 4.4)
     server_hello_ns = server.seen_ns[message.first_record]
     roles = infer_roles(
         client,
@@ -272,6 +278,11 @@ def _finish_tls12(
     summary = result.summary
     result.alpn = hello.alpn
     types = {message.type for message in server_part.messages}
+    for message in server_part.messages:
+        if message.type == handshake.CERTIFICATE:
+            result.certificate = message.body
+        elif message.type == handshake.CERTIFICATE_STATUS:
+            result.certificate_status = message.body
     echoed = bool(hello.session_id) and offered is not None
     if offered is not None:
         echoed = echoed and offered.session_id == hello.session_id
