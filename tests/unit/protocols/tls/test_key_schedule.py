@@ -83,3 +83,44 @@ def test_tls12_records(suite: int) -> None:
     with pytest.raises(CannotOpenError):
         opener.open(23, b"\x03\x03", fragment[:7])
     assert opener.sequence == 1
+
+
+CLIENT_APPLICATION = bytes.fromhex(
+    "9e40646ce79a7f9dc05af8889bce6552875afa0b06df0087f792ebb7c17504a5"
+)
+SERVER_APPLICATION = bytes.fromhex(
+    "a11af9f05531f856ad47116b45a950328204b4f44bfb6b3a4b4f1f3fcb631643"
+)
+
+
+@pytest.mark.parametrize(
+    ("secret", "key", "iv"),
+    [
+        (SERVER_APPLICATION, "9f02283b6c9c07efc26bb9f2ac92e356", "cf782b88dd83549aadf1e984"),
+        (CLIENT_APPLICATION, "17422dda596ed5d9acd890e3c63f5051", "5b78923dee08579033e523d9"),
+    ],
+)
+def test_application_keys_of_rfc_8448(secret: bytes, key: str, iv: str) -> None:
+    assert traffic_key(secret, TLS13_SUITES[0x1301]) == (bytes.fromhex(key), bytes.fromhex(iv))
+
+
+CLIENT_DATA = bytes.fromhex(
+    "1703030043a23f7054b62c94d0affafe8228ba55cbefacea42f914aa66bcab3f2b9819a8a5b46b395bd54a9a20"
+    "441e2b62974e1f5a6292a2977014bd1e3deae63aeebb21694915e4"
+)
+CLIENT_ALERT = bytes.fromhex("1703030013c9872760655666b74d7ff1153efd6db6d0b0e3")
+SERVER_DATA = bytes.fromhex(
+    "17030300432e937e11ef4ac740e538ad36005fc4a46932fc3225d05f82aa1b36e30efaf97d90e6dffc602dcb50"
+    "1a59a8fcc49c4bf2e5f0a21c0047c2abf332540dd032e167c2955d"
+)
+
+
+def test_records_of_rfc_8448() -> None:
+    """Section 3: fifty octets each way, then the client's close_notify."""
+    client = Tls13Opener(CLIENT_APPLICATION, TLS13_SUITES[0x1301])
+    fifty = bytes(range(50))
+    assert client.open(23, CLIENT_DATA[1:3], CLIENT_DATA[5:]) == (23, fifty)
+    assert client.open(23, CLIENT_ALERT[1:3], CLIENT_ALERT[5:]) == (21, b"\x01\x00")
+    server = Tls13Opener(SERVER_APPLICATION, TLS13_SUITES[0x1301])
+    server.sequence = 1  # behind the ticket
+    assert server.open(23, SERVER_DATA[1:3], SERVER_DATA[5:]) == (23, fifty)
