@@ -29,6 +29,15 @@ def amount(ns: int) -> str:
     return wording.seconds(ns) if ns >= 99_500_000 else wording.duration(ns)
 
 
+def amounts(lowest_ns: int, highest_ns: int) -> str:
+    """Two durations as `amount` says one: "0.70 s", "0.25 to 1.20 s", "57 ms to 0.70 s"."""
+    low, high = amount(lowest_ns), amount(highest_ns)
+    if low == high:
+        return high
+    value, unit = low.split(wording.NBSP)
+    return f"{value if high.endswith(wording.NBSP + unit) else low} to {high}"
+
+
 def upper_first(text: str) -> str:
     """The text with its first letter in upper case."""
     return text[:1].upper() + text[1:]

@@ -31,11 +31,18 @@ def truths() -> list[dict[str, Any]]:
     return [json.loads(path.read_text("utf-8")) for path in sorted(CAPTURES.glob("*.json"))]
 
 
+def keys_of(file: str) -> str | None:
+    """Where the keys of a capture are: "beside", "inside", "withheld"; None = there are none."""
+    return next((row["keys"] for row in truths() if row["file"] == file), None)
+
+
 @cache
 def findings(file: str) -> list[dict[str, Any]]:
     """Findings of a capture, as the JSON export has them."""
     out = io.StringIO()
-    json_exporter.export(analyze(CAPTURES / file), out)
+    keys = CAPTURES / file.replace(".pcap", ".keys")
+    keylogs = [keys] if keys.exists() and keys_of(file) == "beside" else []
+    json_exporter.export(analyze(CAPTURES / file, keylogs=keylogs), out)
     rows: list[dict[str, Any]] = json.loads(out.getvalue())["findings"]
     for row in rows:  # numbers move when another detector is added
         if row["counted_in"] is not None:

@@ -4,7 +4,9 @@ What it detects:
     Exchanges in which the server's think time (ledger cause server_think) took at least half
     of the whole exchange and at least 100 ms. Think time is the wait between the request's
     last byte and the first byte of the answer, with the part of the round trip that lies
-    beyond the capture point taken out. A pause within an answer is not think time.
+    beyond the capture point taken out. A pause within an answer is not think time, and
+    streamed answers with generated content are left to llm/slow-first-token and
+    llm/stream-stall: what a model takes to generate is what was asked for.
 
     Exchanges of one server are one finding, apart for each severity.
 
@@ -27,7 +29,8 @@ When it is wrong:
     Two requests in flight at once, or a message that the server sends unasked, can be
     mistaken for one slow answer; confidence is lower there.
 
-    Requests that are meant to wait (long polling, large model answers) are found too.
+    Requests that are meant to wait (long polling, model answers that are not streamed) are
+    found too.
 """
 
 from __future__ import annotations
@@ -100,6 +103,8 @@ def detect(tables: Tables, options: Options) -> Iterable[Finding]:
     )
     for index, exchange_no, cost_ns in picked:
         exchange = tables.exchanges[exchange_no]
+        if exchange.ttft_ns is not None:
+            continue  # a model at work
         severity: Severity = "warning" if cost_ns >= warning_ns else "info"
         group = groups.setdefault((servers[exchange.connection_no], severity), [])
         group.append(_Slow(cost_ns, index, exchange))

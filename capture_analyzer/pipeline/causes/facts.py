@@ -213,6 +213,7 @@ class Facts:
         facts.held = find_held_up(
             tcp.holes,
             Frames() if frames is None else frames,
+            tls_records,
             streams,
             np.array([-1 if x.stream_id is None else x.stream_id for x in exchanges], np.int64),
             facts.exchanges_during,

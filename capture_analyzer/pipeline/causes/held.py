@@ -4,6 +4,10 @@ In HTTP/1.1 all bytes of a direction belong to the exchange that is open. HTTP/2
 a hole in the frames of one stream holds up the others as well, from the instant at which
 bytes of theirs lie behind it (RFC 9113, section 5: multiplexing does not end that). Streams
 that have nothing behind the hole lose nothing.
+
+A hole shows when later bytes come, but its bytes were due before. Where they belong to a TLS
+record whose first part is there, they were: a record is written as a whole, so they were lost
+right behind that part, even if no later byte came for long.
 """
 
 from __future__ import annotations
@@ -17,7 +21,9 @@ from numpy.typing import NDArray
 
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.frames import Frames
-from capture_analyzer.model.holes import Holes
+from capture_analyzer.model.holes import HOLE_KINDS, Holes
+from capture_analyzer.model.tls_records import TlsRecords
+from capture_analyzer.pipeline.causes.record_rows import find_records, record_end
 from capture_analyzer.pipeline.intervals import Indices, Times, bisect_right
 from capture_analyzer.pipeline.reassemble import Streams
 
@@ -49,6 +55,7 @@ NOBODY: Final = HeldUp(_NOTHING, _NOTHING, _NOTHING, _NOTHING, np.empty(0, np.bo
 def find_held_up(
     holes: Holes,
     frames: Frames,
+    records: TlsRecords,
     streams: Streams,
     stream_id: NDArray[np.int64],
     exchanges_during: Callable[[NDArray[np.int32], Times, Times], tuple[Indices, Indices]],
@@ -58,11 +65,12 @@ def find_held_up(
     Args:
         holes: of all connections.
         frames: of the HTTP/2 connections that could be read.
+        records: of all connections.
         streams: the bytes of all connections.
         stream_id: of each exchange; -1 = it has none.
         exchanges_during: pairs of spans (connection, begin, end) and exchanges open meanwhile.
     """
-    begins = holes.opened_ns
+    begins = _due(holes, records, streams)
     ends = np.where(holes.filled_ns == NO_TIME, NEVER, holes.filled_ns)
     hole, exchange = exchanges_during(holes.connection_no, begins, ends)
     held = HeldUp(hole, exchange, begins[hole], ends[hole], np.ones(len(hole), np.bool_))
@@ -79,7 +87,9 @@ def find_held_up(
     own = (first >= 0) & (frames.offset[first] < stop)
     # Not its own: held up once bytes of it lie behind the hole.
     behind = by_exchange.first_behind(number, wanted, stop)
-    arrived = _seen(streams, number, np.where(behind >= 0, frames.offset[behind], 0))
+    arrived = _when(
+        streams, streams.seen_ns, number, np.where(behind >= 0, frames.offset[behind], 0)
+    )
     waits = (behind >= 0) & (arrived != NO_TIME) & (arrived < held.to_ns[parted])
     held.own[parted] = own
     held.from_ns[parted] = np.where(
@@ -123,8 +133,33 @@ class _ByExchange:
         return np.where(known, self.order[np.where(known, place, 0)], -1)
 
 
-def _seen(streams: Streams, number: NDArray[np.int64], offset: Times) -> Times:
-    """When bytes of streams were captured; NO_TIME where they were not."""
+def _due(holes: Holes, records: TlsRecords, streams: Streams) -> Times:
+    """When the bytes of each hole were due: no later than it opened."""
+    due = holes.opened_ns.copy()
+    if not len(records):
+        return due
+    lost = np.flatnonzero((holes.kind == HOLE_KINDS.index("loss")) & (holes.offset > 0))
+    number = 2 * holes.connection_no[lost].astype(np.int64) + ~holes.from_client[lost]
+    before = holes.offset[lost] - 1
+    record = find_records(records, number, before)
+    inside = np.flatnonzero(record >= 0)
+    inside = inside[record_end(records, record[inside]) > holes.offset[lost[inside]]]
+    if len(inside):
+        there = _when(streams, streams.in_order_ns, number[inside], before[inside])
+        earlier = (there != NO_TIME) & (there < due[lost[inside]])
+        due[lost[inside[earlier]]] = there[earlier]
+    return due
+
+
+def _when(streams: Streams, times: Times, number: NDArray[np.int64], offset: Times) -> Times:
+    """The times of single bytes; NO_TIME where the capture lacks them.
+
+    Args:
+        streams: the bytes of all connections.
+        times: one of its columns.
+        number: of each byte, its stream.
+        offset: its stream offset.
+    """
     distinct = np.unique(number)
     result = np.full(len(number), NO_TIME)
     for stream in distinct.tolist():
@@ -133,5 +168,5 @@ def _seen(streams: Streams, number: NDArray[np.int64], offset: Times) -> Times:
         at = np.searchsorted(streams.starts[low:high], offset[mine], "right") - 1
         chunk = low + np.maximum(at, 0)
         there = (at >= 0) & (offset[mine] < streams.starts[chunk] + streams.lengths[chunk])
-        result[mine[there]] = streams.seen_ns[chunk[there]]
+        result[mine[there]] = times[chunk[there]]
     return result

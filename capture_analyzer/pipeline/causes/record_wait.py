@@ -7,14 +7,17 @@ streamed one: the wait runs from the record's first byte in order to its last.
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.waits import Waits
 from capture_analyzer.pipeline.causes.facts import Facts
-from capture_analyzer.pipeline.intervals import bisect_right
+from capture_analyzer.pipeline.causes.record_rows import find_records
 
-_HEADER_BYTES = 5  # of a record (RFC 8446, section 5.1)
+LEAST_NS: Final = 100_000
+"""A record that is complete sooner came as one: capture points stamp packets no better."""
 
 
 def find(facts: Facts) -> Waits:
@@ -27,15 +30,10 @@ def find(facts: Facts) -> Waits:
         return Waits()
     exchange = np.concatenate((answered, events.exchange_no)).astype(np.intp)
     offset = np.concatenate((facts.response_offset[answered], events.end_offset - 1))
-    # Records are in order of connection, direction and offset.
-    direction = 2 * records.connection_no.astype(np.int64) + ~records.from_client
-    wanted = 2 * facts.connection_no[exchange].astype(np.int64) + 1
-    low = np.searchsorted(direction, wanted, "left")
-    high = np.searchsorted(direction, wanted, "right")
-    record = bisect_right(records.offset, low, high, offset) - 1
-    inside = record >= low
-    inside &= offset < records.offset[record] + records.length[record] + _HEADER_BYTES
-    inside &= records.complete[record] & (records.complete_ns[record] != NO_TIME)
+    stream = 2 * facts.connection_no[exchange].astype(np.int64) + 1
+    record = find_records(records, stream, offset)
+    inside = (record >= 0) & records.complete[record]
+    inside &= records.complete_ns[record] - records.in_order_ns[record] >= LEAST_NS
     # One wait for each record, however many events are in it.
     key = exchange[inside] * np.int64(len(records)) + record[inside]
     exchange, record = np.divmod(np.unique(key), len(records))

@@ -1,0 +1,1 @@
+"""Detectors of streamed answers, such as those of large language models."""

@@ -1,0 +1,1 @@
+"""Detectors of TLS: handshakes and records."""
