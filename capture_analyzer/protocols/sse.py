@@ -90,16 +90,19 @@ class SseParser:
             self._after_cr = True
         return events
 
-    def lose(self) -> None:
+    def lose(self, *, begins: bool = False) -> None:
         """Some of the content is missing: what it cut up is not dispatched.
 
         That is the event in front, and everything up to the next blank line.
+
+        Args:
+            begins: what comes next is known to be the beginning of an event.
         """
         self._partial.clear()
         self._partial_size = 0
         self._after_cr = self._at_start = False
         self._reset_event()
-        self._broken = True
+        self._broken = not begins
 
     def _line(self, line: bytes, start: int, end: int) -> ServerSentEvent | None:
         if self._at_start:

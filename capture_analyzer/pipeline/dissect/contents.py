@@ -21,6 +21,7 @@ from capture_analyzer.wire.text import printable
 EVENT_STREAM: Final = "text/event-stream"
 MAX_EVENTS: Final = 1 << 18  # of one message: at 100 a second that is 44 minutes of streaming
 _PIECE: Final = 1 << 14
+_OPENINGS: Final = (b"data:", b"event:", b"id:")  # fields that an event begins with
 
 
 def read_contents(
@@ -54,6 +55,7 @@ class _Fed:
 
     Attributes:
         begin, end: stream offsets of the last piece handed out.
+        opens: it is the beginning of a part of the content, such as a chunk.
     """
 
     def __init__(self, source: Source, pieces: Sequence[tuple[int, int]]) -> None:
@@ -61,6 +63,7 @@ class _Fed:
         self._pieces = pieces
         self.begin = 0
         self.end = 0
+        self.opens = False
 
     def parts(self) -> Iterator[bytes | None]:
         """The pieces in order; None where some of the content is missing."""
@@ -79,7 +82,7 @@ class _Fed:
                     continue
                 # Never more than one chunk: what it makes readable is known to its packet.
                 end = min(stop, source.rest_of_chunk(at), at + _PIECE)
-                self.begin, self.end = at, end
+                self.begin, self.end, self.opens = at, end, at == start
                 yield source.read(at, end)
                 at = end
 
@@ -103,11 +106,16 @@ def _events(source: Source, content: Located) -> StreamFacts:
     parser = SseParser()
     handed: deque[tuple[int, int]] = deque()  # (offset in the content, stream offset) of pieces
     total = 0
+    lost = False
     try:
         for piece in decoded:
             if piece is None:
-                parser.lose()
+                lost = True
                 continue
+            if lost:
+                # Servers write an event, or several, into a chunk of its own.
+                parser.lose(begins=fed.opens and piece.startswith(_OPENINGS))
+                lost = False
             before = total
             total += len(piece)
             handed.append((before, fed.begin))

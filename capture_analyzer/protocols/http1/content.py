@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from typing import Final, Literal
 
@@ -24,6 +25,7 @@ _SEARCH_BYTES: Final = 1 << 20
 
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 _CHUNK_LINE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\n]*)?\r?\n")
+_FIRST_CHUNK_LINE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
 _BARE_CHUNK_LINE: Final = re.compile(rb"\r\n([0-9A-Fa-f]{1,8})\r\n")
 
 
@@ -174,7 +176,8 @@ def _after_gap(source: Source, offset: int, captured: int, from_client: bool) ->
     """Offset of the next chunk-size line, where a gap hides the one due at `offset`.
 
     It must chain: its chunk must be followed by another, or be the last. A status line in
-    front of it means that this content is over.
+    front of it means that this content is over. What was captured behind a gap may begin with
+    it: segments and TLS records end where chunks do.
     """
     start = source.next_captured(offset + captured)
     if start is None or not source.missing(offset, start + 1):
@@ -182,11 +185,12 @@ def _after_gap(source: Source, offset: int, captured: int, from_client: bool) ->
     limit = start + _SEARCH_BYTES
     while start is not None and start < limit:
         data = source.read(start, limit)
+        lines = itertools.chain([_FIRST_CHUNK_LINE.match(data)], _BARE_CHUNK_LINE.finditer(data))
         found = next(
             (
                 start + match.start(1)
-                for match in _BARE_CHUNK_LINE.finditer(data)
-                if _chains(source, start + match.end(), int(match.group(1), 16))
+                for match in lines
+                if match and _chains(source, start + match.end(), int(match.group(1), 16))
             ),
             None,
         )

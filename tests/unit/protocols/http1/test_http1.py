@@ -374,6 +374,17 @@ def test_gap_in_chunked_content_finds_the_next_chunk(read):
     assert following.status == 200
 
 
+def test_gap_between_chunks_ends_where_the_next_begins(read):
+    def chunk(data):
+        return b"%x\r\n%s\r\n" % (len(data), data)
+
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: text/plain\r\n\r\n"
+    lost, after = chunk(b"b" * 300), chunk(b"d" * 200) + chunk(b"e" * 100) + b"0\r\n\r\n"
+    parsed = read(GET, [(20, 2, head + chunk(b"a" * 400)), (0, 0, len(lost)), (40, 4, after)])
+    (located,) = parsed.contents
+    assert [length for _, length in located.pieces] == [400, 0, 200, 100]
+
+
 def test_gap_that_hides_the_end_of_chunked_content(read):
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     second = head + b"5\r\nworld\r\n3\r\nxyz\r\n0\r\n\r\n"

@@ -64,6 +64,20 @@ def test_a_carriage_return_at_the_end_of_a_piece_already_ends_the_line() -> None
     assert [e.data for e in parser.feed(b"data: 2\r\n\r\n")] == [b"2"]
 
 
+def test_what_a_gap_cut_up_is_no_event() -> None:
+    parser = SseParser()
+    assert parser.feed(b"data: 1\n\ndata: 2\n")[0].data == b"1"
+    parser.lose()
+    assert [e.data for e in parser.feed(b"data: end of 3\n\ndata: 4\n\n")] == [b"4"]
+
+
+def test_an_event_that_begins_behind_a_gap_is_whole() -> None:
+    parser = SseParser()
+    parser.feed(b"data: 1\n")
+    parser.lose(begins=True)
+    assert [e.data for e in parser.feed(b"data: 3\n\ndata: 4\n\n")] == [b"3", b"4"]
+
+
 def test_an_endless_event_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "MAX_EVENT_OCTETS", 10)
     parser = SseParser()
