@@ -14,6 +14,7 @@ from capture_analyzer.pipeline import timeline
 from capture_analyzer.pipeline.causes import find_waits
 from capture_analyzer.pipeline.causes.facts import Facts
 from capture_analyzer.pipeline.certificates import read_chains
+from capture_analyzer.pipeline.clock import find_clock_steps
 from capture_analyzer.pipeline.dissect import dissect
 from capture_analyzer.pipeline.events import collect_events
 from capture_analyzer.pipeline.exchanges import find_exchanges
@@ -26,6 +27,7 @@ from capture_analyzer.pipeline.redact import Redactor
 from capture_analyzer.pipeline.scan import scan
 from capture_analyzer.pipeline.tcp import analyse
 from capture_analyzer.pipeline.tcp.wireshark import add_labels
+from capture_analyzer.pipeline.two_points import keep_one_point, tell_sides
 
 
 def build(
@@ -50,9 +52,10 @@ def build(
     packets, anomalies = scan(capture, progress=progress)
 
     progress("connections", 0, 3)
-    flows = group(packets)
+    flows, aside = keep_one_point(packets, group(packets))
     progress("connections", 1, 3)
     tcp = analyse(packets, flows)
+    tell_sides(packets, flows, aside)
     packets.unfinished = functools.partial(add_labels, epoch_ns=capture.epoch_ns)
     progress("connections", 2, 3)
     streams = reassemble(capture, packets, flows, tcp.connections)
@@ -110,6 +113,7 @@ def build(
             *capture.anomalies,
             *anomalies,
             *tcp.anomalies,
+            *find_clock_steps(packets, tcp.connections),
             *dissected.anomalies,
             *chains.anomalies,
             *lookup_anomalies,
