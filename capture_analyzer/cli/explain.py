@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -13,6 +13,8 @@ from capture_analyzer.errors import OptionError
 if TYPE_CHECKING:
     from capture_analyzer.detectors.contract import Detector
 
+WIRESHARK: Final = "wireshark"
+
 
 @click.command()
 @click.argument("name", metavar="ID")
@@ -20,12 +22,14 @@ def explain(name: str) -> None:
     """Explain a detector, a cause or a label.
 
     ID is that of a detector, such as tcp/syn-retransmission, the name of a cause in the ledger
-    of an exchange, such as syn_retry, or the label of a packet, such as dup_ack.
+    of an exchange, such as syn_retry, or the label of a packet, such as dup_ack. "wireshark"
+    says where and why our labels differ from Wireshark's.
     """
     from capture_analyzer.detectors.catalogue import catalogue
     from capture_analyzer.detectors.options import unknown
     from capture_analyzer.model.causes import CAUSES
     from capture_analyzer.model.packet_labels import LABEL_MEANINGS, MECHANISM_MEANINGS
+    from capture_analyzer.model.wireshark_labels import DIFFERENCES, WIRESHARK_FLAGS
 
     known = catalogue()
     columns = min(shutil.get_terminal_size().columns, 88)
@@ -35,12 +39,19 @@ def explain(name: str) -> None:
         raise OptionError(f"the detector {name} {known.broken[name]}")
     elif name in CAUSES:
         lines = _cause(name, columns)
+    elif name == WIRESHARK:
+        lines = _wireshark(columns)
     elif name in LABEL_MEANINGS:
-        lines = _word(name, "a label of packets", LABEL_MEANINGS[name], columns)
+        lines = _label(name, columns)
     elif name in MECHANISM_MEANINGS:
         lines = _word(name, "how a packet came to be sent again", MECHANISM_MEANINGS[name], columns)
+    elif name in WIRESHARK_FLAGS:
+        lines = _word(name, "a flag of Wireshark's", WIRESHARK_FLAGS[name], columns)
+    elif name in {difference.name for difference in DIFFERENCES}:
+        lines = _difference(name, columns)
     else:
-        names = [*known.ids(), *CAUSES, *LABEL_MEANINGS, *MECHANISM_MEANINGS]
+        names = [*known.ids(), *CAUSES, *LABEL_MEANINGS, *MECHANISM_MEANINGS, WIRESHARK]
+        names += [*WIRESHARK_FLAGS, *(difference.name for difference in DIFFERENCES)]
         raise OptionError(unknown(name, names, "detector, cause or label"))
     click.echo("\n".join(lines))
 
@@ -98,6 +109,48 @@ def _cause(name: str, columns: int) -> Iterator[str]:
     ]
     yield ""
     yield f"Detectors that judge it: {', '.join(owners) if owners else 'none yet'}"
+
+
+def _label(name: str, columns: int) -> Iterator[str]:
+    from capture_analyzer.model.packet_labels import LABEL_MEANINGS
+    from capture_analyzer.model.wireshark_labels import DIFFERENCES, WIRESHARK_FLAGS
+
+    yield from _word(name, "a label of packets", LABEL_MEANINGS[name], columns)
+    if name in WIRESHARK_FLAGS:
+        yield ""
+        yield from _paragraphs(f"Wireshark calls a packet so if {WIRESHARK_FLAGS[name]}.", columns)
+    others = [difference for difference in DIFFERENCES if name in difference.labels]
+    if others:
+        yield ""
+        yield "Where Wireshark says something else (explain NAME says why)"
+        for difference in others:
+            yield from _paragraphs(f"{difference.name}: it says {difference.theirs}", columns, "  ")
+
+
+def _wireshark(columns: int) -> Iterator[str]:
+    from capture_analyzer.model.wireshark_labels import DIFFERENCES
+
+    yield "Where our labels of packets differ from Wireshark's, and why"
+    yield ""
+    yield from _paragraphs(
+        "Wireshark judges a packet by the packets before it and by fixed times; we also use what "
+        "comes after it, identifications, timestamps and the side where the capture was made. "
+        "The table of packets has both: label, and wireshark_label by Wireshark 4.0's own rules.",
+        columns,
+    )
+    for difference in DIFFERENCES:
+        yield ""
+        yield from _difference(difference.name, columns)
+
+
+def _difference(name: str, columns: int) -> Iterator[str]:
+    from capture_analyzer.model.wireshark_labels import DIFFERENCES
+
+    found = next(difference for difference in DIFFERENCES if difference.name == name)
+    yield f"{found.name}"
+    yield from _paragraphs(f"We say: {found.ours}.", columns, "  ")
+    yield from _paragraphs(f"Wireshark says: {found.theirs}.", columns, "  ")
+    yield from _paragraphs(found.why, columns, "  ")
 
 
 def _word(name: str, kind: str, meaning: str, columns: int) -> Iterator[str]:

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from capture_analyzer.model.packets import Packets
+from capture_analyzer.model.packets import SYN, Packets
 
 COPY_NS: Final = 1_000_000
 """Equal segments without an identification that tells are copies if within this."""
@@ -86,7 +86,9 @@ def _equal(
     first = np.searchsorted(stream, stream[later], "left")
     last = np.searchsorted(stream, stream[later], "right") - 1
     tells = (ids[later] != 0) & ((ids[first] != ids[later]) | (ids[last] != ids[later]))
-    equal &= tells | ((packets.payload_bytes[these] > 0) & (apart <= COPY_NS))
+    # Data and SYNs are not sent again within a millisecond.
+    takes = (packets.payload_bytes[these] > 0) | ((packets.flags[these] & SYN) != 0)
+    equal &= tells | (takes & (apart <= COPY_NS))
     return equal
 
 

@@ -242,6 +242,19 @@ def test_explain_every_word_of_the_packet_table(run: Run) -> None:
     assert "RFC 8985" in run("explain", "tlp")[1]
 
 
+def test_explain_why_wireshark_says_something_else(run: Run) -> None:
+    from capture_analyzer.model.wireshark_labels import DIFFERENCES, WIRESHARK_FLAGS
+
+    code, out, _ = run("explain", "wireshark")
+    assert code == 0
+    for difference in DIFFERENCES:
+        assert difference.name in out
+        assert run("explain", difference.name)[1].startswith(f"{difference.name}\n")
+    for flag in WIRESHARK_FLAGS:
+        assert run("explain", flag)[0] == 0, flag
+    assert "fast-as-out-of-order: it says out_of_order" in run("explain", "retransmission")[1]
+
+
 def test_explain_suggests_the_nearest(run: Run) -> None:
     assert "did you mean http/slow-server?" in run("explain", "http/slow-servr")[2]
 

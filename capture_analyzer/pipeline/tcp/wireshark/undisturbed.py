@@ -70,8 +70,7 @@ def _fills(packets: Packets, layout: Layout, full: Elements, count: int) -> Bool
     edge = layout.seq[full] + layout.length[full].astype(np.uint32) - layout.ack[peer]
     # Cheap first: can it be, whatever the scale?
     window = layout.window[peer]
-    fits = (window > 0) & (edge >= window)
-    possible = np.flatnonzero(fits)
+    possible = np.flatnonzero((edge >= window) & ((window > 0) | (edge == 0)))
     result = np.zeros(len(full), np.bool_)
     if not len(possible):
         return result

@@ -131,6 +131,8 @@ class Walk:
         elif mine.base >= 0 and bits & (SYN | ACK) == SYN | ACK and seq != mine.base:
             mine.base = seq
             mask = flag.REUSED_PORTS
+        elif mine.base == seq and bits & (SYN | ACK) == SYN:
+            mine.next = mine.answer  # begins anew
         if mine.base < 0:
             mine.base = seq if bits & SYN else (seq - 1) % _MODULUS
         if peer.base < 0 and bits & ACK:

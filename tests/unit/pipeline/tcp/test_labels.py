@@ -208,3 +208,22 @@ def test_columns_beside_the_label_are_empty_for_what_was_not_sent_again(up):
     assert {MECHANISMS[code] for code in packets.mechanism} == {""}
     assert {SPURIOUS[code] for code in packets.spurious} == {""}
     assert packets.from_client.tolist() == [1, 0, 1, 0, 1]
+
+
+def test_a_syn_ack_without_identification_captured_twice(new_wire):
+    wire = new_wire()
+    for at in (0, 0.01):
+        wire.client(at, "S", 1000, ip_id=7)
+    for at in (30, 30.01):  # Linux sends SYN-ACKs with identification 0
+        wire.server(at, "SA", 5000, 1001)
+    for at in (30.1, 30.11):
+        wire.client(at, "A", 1001, 5001, ip_id=8)
+    assert labels(wire) == ["syn", "capture_duplicate"] * 2 + ["ack", "capture_duplicate"]
+
+
+def test_a_syn_ack_sent_again_is_no_copy(new_wire):
+    wire = new_wire()
+    wire.client(0, "S", 1000)
+    wire.server(30, "SA", 5000, 1001)
+    wire.server(1030, "SA", 5000, 1001)
+    assert labels(wire) == ["syn", "syn", "syn"]
