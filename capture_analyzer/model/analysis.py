@@ -20,6 +20,7 @@ from capture_analyzer.model.lookups import Lookup
 from capture_analyzer.model.messages import Message
 from capture_analyzer.model.packets import Packets
 from capture_analyzer.model.tls_records import HandshakeMessage, TlsRecords
+from capture_analyzer.model.tunnels import Tunnel
 from capture_analyzer.model.waits import Ledger, Waits
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Tables:
     ledger: Ledger
     anomalies: list[Anomaly]
     redaction: Redaction
+    tunnels: list[Tunnel] = dataclasses.field(default_factory=list)
     limits: Limits = dataclasses.field(default_factory=Limits)
     queues: Queues = dataclasses.field(default_factory=Queues)
     certificates: list[Certificate] = dataclasses.field(default_factory=list)
@@ -101,6 +103,7 @@ TABLES: dict[str, type] = {
     "files": CaptureFile,
     "interfaces": Interface,
     "packets": Packets,
+    "tunnels": Tunnel,
     "connections": Connection,
     "holes": Holes,
     "limits": Limits,

@@ -53,7 +53,9 @@ class Connection:
 
     connection_no: int = column("0-based in order of first packet.")
     transport: Literal["tcp", "quic"] = column("Which transport.")
-    tcp_stream: int | None = column("Wireshark's tcp.stream number.")
+    tcp_stream: int | None = column(
+        "Wireshark's tcp.stream number; None inside tunnels."
+    )
     client_ip: str = column("Address of the side that opened it (inferred without a SYN).")
     client_port: int = column("Its port.")
     server_ip: str = column("Address of the other side.")
@@ -127,4 +129,7 @@ class Connection:
     )
     tls: TlsSummary | None = column("TLS facts; None without TLS.", default=None)
     lookup_no: int | None = column("The DNS lookup whose answer it used.", default=None)
+    tunnel_no: int = column(
+        "The tunnel its first packet was inside of (Tunnel.tunnel_no); 0 = none.", default=0
+    )
     preconnected: bool = column("Opened long before its first request.", default=False)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.column import column, empty_array
+from capture_analyzer.model.tunnels import Tunnel
 
 FIN: Final = 0x01
 SYN: Final = 0x02
@@ -69,7 +70,8 @@ class Packets:
 
     `protocol` is TCP or UDP only if that header was decoded. A packet that was not decoded
     so far has `protocol` 0, or the number of the other IP protocol that it carries, and
-    zeros behind; so has one without a time (NO_TIME).
+    zeros behind; so has one without a time (NO_TIME). Of the fragments of a datagram the last
+    one captured has what the whole datagram says, the others have `protocol` 0.
     """
 
     time_ns: NDArray[np.int64] = column("When, since packet 1.", unit="ns")
@@ -110,6 +112,17 @@ class Packets:
     mechanism: NDArray[np.uint8] = column("Index into MECHANISMS.", names=MECHANISMS)
     spurious: NDArray[np.uint8] = column("Index into SPURIOUS.", names=SPURIOUS)
     addresses: list[str] = dataclasses.field(default_factory=list)  # distinct, as text (RFC 5952)
+    tunnels: list[Tunnel] = dataclasses.field(default_factory=list)  # by tunnel_no - 1
+    buffer_no: NDArray[np.uint16] = column(
+        "Which of the capture's buffers holds its payload: its file's, or one of reassembled "
+        "IP fragments.",
+        default_factory=empty_array(np.uint16),
+    )
+    tunnel_no: NDArray[np.uint16] = column(
+        "The tunnel it was inside of, by Tunnel.tunnel_no; 0 = none. Its addresses, ports and "
+        "so on are those of the packet inside.",
+        default_factory=empty_array(np.uint16),
+    )
     options: NDArray[np.uint8] = column(
         "Which TCP options it carries: HAS_TIMESTAMPS and so on, added up.",
         default_factory=empty_array(np.uint8),

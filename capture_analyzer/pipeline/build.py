@@ -96,6 +96,7 @@ def build(
         files=capture.files,
         interfaces=capture.interfaces,
         packets=packets,
+        tunnels=packets.tunnels,
         connections=tcp.connections,
         holes=tcp.holes,
         limits=tcp.limits,

@@ -66,12 +66,15 @@ class Flows:
         from_low: for each element of `order`, whether the packet was sent by the lower
             of the connection's two endpoints (the order is arbitrary, but one for all).
         pieces: what each packet brought to its stream; written by ``pipeline/tcp``.
+        stream_nos: Wireshark's number of each connection, if it is not the connection's own:
+            a selection leaves some out.
     """
 
     order: NDArray[np.int32]
     bounds: NDArray[np.int64]
     from_low: NDArray[np.bool_]
     pieces: Pieces | None = None
+    stream_nos: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         """Number of connections."""

@@ -43,7 +43,7 @@ def find_lookups(capture: Capture, packets: Packets) -> tuple[list[Lookup], list
     rows = zip(
         indices.tolist(),
         packets.time_ns[indices].tolist(),
-        packets.file_no[indices].tolist(),
+        packets.buffer_no[indices].tolist(),
         packets.payload_offset[indices].tolist(),
         packets.payload_captured[indices].tolist(),
         packets.source[indices].tolist(),
@@ -52,9 +52,9 @@ def find_lookups(capture: Capture, packets: Packets) -> tuple[list[Lookup], list
         packets.destination_port[indices].tolist(),
         strict=True,
     )
-    for index, time_ns, file_no, at, length, source, destination, port, other_port in rows:
+    for index, time_ns, buffer_no, at, length, source, destination, port, other_port in rows:
         try:
-            message = parse(bytes(capture.buffers[file_no][at : at + length]))
+            message = parse(bytes(capture.buffers[buffer_no][at : at + length]))
         except MalformedDnsError:
             malformed += 1
             first_malformed = first_malformed or index + 1

@@ -17,6 +17,9 @@ def pseudonymise(tables: Tables, redactor: Redactor) -> None:
     """
     ip, host = redactor.ip, redactor.host
     tables.packets.addresses = [ip(address) for address in tables.packets.addresses]
+    for tunnel in tables.tunnels:
+        tunnel.source_ip = ip(tunnel.source_ip)
+        tunnel.destination_ip = ip(tunnel.destination_ip)
     for connection in tables.connections:
         connection.client_ip = ip(connection.client_ip)
         connection.server_ip = ip(connection.server_ip)

@@ -123,7 +123,7 @@ def reassemble(
         packet_nos=packet + np.int32(1),
         seen_ns=packets.time_ns[packet],
         in_order_ns=in_order,
-        buffer_nos=packets.file_no[packet],
+        buffer_nos=packets.buffer_no[packet],
         buffer_offsets=packets.payload_offset[packet] + skip,
         buffers=capture.buffers,
         end=pieces.end,

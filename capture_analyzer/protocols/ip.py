@@ -35,8 +35,9 @@ NAMES: Final = {
 HOP_BY_HOP: Final = 0
 ROUTING: Final = 43
 FRAGMENT: Final = 44
+AUTHENTICATION: Final = 51
 DESTINATION_OPTIONS: Final = 60
-_SKIPPED: Final = (HOP_BY_HOP, ROUTING, DESTINATION_OPTIONS)
+_SKIPPED: Final = (HOP_BY_HOP, ROUTING, AUTHENTICATION, DESTINATION_OPTIONS)
 
 MAX_EXTENSION_HEADERS: Final = 16
 """Extension headers followed in one packet: RFC 8200 section 4.1 lists seven in sensible
@@ -61,8 +62,10 @@ class Datagrams:
         source, destination: the addresses as numbers: IPv4 one uint32 a packet; IPv6 two
             uint64 (high half, low half).
         transport_offset: where the transport header begins, in the buffer.
-        transport_bytes: its length with its payload, on the wire.
+        transport_bytes: its length with its payload, on the wire. Of an IPv6 fragment both
+            are about its fragment header, which the data follow.
         status: OK, CUT, MALFORMED or A_FRAGMENT for each; None if all are OK.
+        fragment: IPv4 flags and fragment offset, as sent; None for IPv6.
     """
 
     protocol: NDArray[np.uint8]
@@ -73,6 +76,22 @@ class Datagrams:
     transport_offset: Offsets
     transport_bytes: NDArray[np.int64]
     status: NDArray[np.uint8] | None
+    fragment: NDArray[np.uint16] | None = None
+
+    def take(self, kept: NDArray[np.bool_]) -> Datagrams:
+        """Those of some packets only."""
+        identification, fragment = self.identification, self.fragment
+        return Datagrams(
+            protocol=self.protocol[kept],
+            hop_limit=self.hop_limit[kept],
+            identification=None if identification is None else identification[kept],
+            source=tuple(word[kept] for word in self.source),
+            destination=tuple(word[kept] for word in self.destination),
+            transport_offset=self.transport_offset[kept],
+            transport_bytes=self.transport_bytes[kept],
+            status=None if self.status is None else self.status[kept],
+            fragment=None if fragment is None else fragment[kept],
+        )
 
 
 def version(first_bytes: Bytes) -> NDArray[np.uint8]:
@@ -105,7 +124,8 @@ def ipv4(
     status: NDArray[np.uint8] | None = None
     short = captured < IPV4_HEADER_BYTES
     plain = first == 0x45
-    fragments = (column(headers, 6, ">u2") & 0x3FFF) != 0  # more fragments, or an offset
+    fragment = column(headers, 6, ">u2")
+    fragments = (fragment & 0x3FFF) != 0  # more fragments, or an offset
     if not plain.all():
         header_bytes = (first & np.uint8(15)).astype(np.int64) * 4
     if fragments.any() or short.any() or not plain.all() or bool((total < header_bytes).any()):
@@ -122,6 +142,7 @@ def ipv4(
         transport_offset=offsets + header_bytes,
         transport_bytes=total - header_bytes,
         status=status,
+        fragment=fragment,
     )
 
 
@@ -150,14 +171,7 @@ def ipv6(
     header_bytes = np.full(len(offsets), IPV6_HEADER_BYTES, np.int64)
     status = np.zeros(len(offsets), np.uint8)
     status[captured < IPV6_HEADER_BYTES] = CUT
-    pending = np.flatnonzero(_is_extension(protocol) & (status == OK))
-    for _ in range(MAX_EXTENSION_HEADERS):
-        if not len(pending):
-            break
-        pending = _skip_extension(
-            windows, offsets, captured, total, protocol, header_bytes, status, pending
-        )
-    status[pending] = MALFORMED
+    skip_extensions(windows, offsets, captured, total, protocol, header_bytes, status)
     return Datagrams(
         protocol=protocol,
         hop_limit=headers[:, 7],
@@ -168,6 +182,36 @@ def ipv6(
         transport_bytes=total - header_bytes,
         status=status if status.any() else None,
     )
+
+
+def skip_extensions(
+    windows: Windows,
+    offsets: Offsets,
+    captured: NDArray[np.int64],
+    total: NDArray[np.int64],
+    protocol: NDArray[np.uint8],
+    header_bytes: NDArray[np.int64],
+    status: NDArray[np.uint8],
+) -> None:
+    """Step over the extension headers of IPv6 packets (or authentication headers of IPv4).
+
+    Args:
+        windows: of the buffer that holds the packets.
+        offsets: a place in each packet.
+        captured: bytes that the capture holds from there.
+        total: bytes that the packet has from there.
+        protocol: what comes next, by packet; changed.
+        header_bytes: where that begins, counted from `offsets`; changed.
+        status: only what is OK is looked at; changed.
+    """
+    pending = np.flatnonzero(_is_extension(protocol) & (status == OK))
+    for _ in range(MAX_EXTENSION_HEADERS):
+        if not len(pending):
+            break
+        pending = _skip_extension(
+            windows, offsets, captured, total, protocol, header_bytes, status, pending
+        )
+    status[pending] = MALFORMED
 
 
 def _skip_extension(
@@ -187,8 +231,10 @@ def _skip_extension(
     extension = windows.at(offsets[pending] + header_bytes[pending], 8)
     kind = protocol[pending]
     # RFC 8200 section 4: the length counts units of 8 bytes after the first. A fragment
-    # header has no length, it is 8 bytes.
-    length = np.where(kind == FRAGMENT, 8, (extension[:, 1].astype(np.int64) + 1) * 8)
+    # header has no length, it is 8 bytes. RFC 4302: units of 4 bytes after the second.
+    stated = extension[:, 1].astype(np.int64)
+    length = np.where(kind == FRAGMENT, 8, (stated + 1) * 8)
+    length = np.where(kind == AUTHENTICATION, (stated + 2) * 4, length)
     after = header_bytes[pending] + length
     # RFC 6946: a fragment header with offset 0 and no more fragments is a whole packet.
     is_part = (kind == FRAGMENT) & ((column(extension, 2, ">u2") & 0xFFF9) != 0)

@@ -13,6 +13,7 @@ UNITS = {"_ns": "ns", "_bytes": "bytes"}
 NOT_COLUMNS = {
     "packets.addresses",
     "packets.sack_left",
+    "packets.tunnels",
     "packets.sack_right",
     "packets.wireshark_labels",
     "packets.unfinished",

@@ -229,6 +229,12 @@ def make_rows(
                 missing_bytes=row[34],
             )
         )
+    if flows.stream_nos is not None:
+        for connection, stream_no in zip(rows, flows.stream_nos.tolist(), strict=True):
+            connection.tcp_stream = stream_no
+    tunnel_no = packets.tunnel_no[first]
+    for no in np.flatnonzero(tunnel_no).tolist():
+        rows[no].tcp_stream, rows[no].tunnel_no = None, int(tunnel_no[no])
     return rows
 
 

@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from capture_analyzer.pipeline import addresses
-from capture_analyzer.pipeline.addresses import Addresses
+from capture_analyzer.pipeline.scan import addresses
+from capture_analyzer.pipeline.scan.addresses import Addresses
 from capture_analyzer.protocols.ip import ipv4_text, ipv6_text
 
 

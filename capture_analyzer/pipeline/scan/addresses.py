@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -67,14 +68,24 @@ class Addresses:
             return -2 - numbers[0], -2 - numbers[1]
         return numbers
 
-    def finish(self, *columns: NDArray[np.int32]) -> list[str]:
+    def finish(
+        self, *columns: NDArray[np.int32], places: Sequence[NDArray[np.int64]] = ()
+    ) -> list[str]:
         """The addresses as text, in order of first appearance.
 
-        `columns` hold provisional numbers (-1 = none) and are changed to the final ones.
+        Args:
+            columns: provisional numbers (-1 = none), which are changed to the final ones.
+            places: where each of them stands, if batches did not come in order of their
+                packets: twice the packet's index, one more for a destination.
         """
         short, long = self._tables[1], self._tables[2]
         count = len(short) + len(long)
-        order = np.argsort(np.concatenate((short.places, long.places)), kind="stable")
+        first = np.concatenate((short.places, long.places))
+        for column, place in zip(columns, places, strict=False):
+            # IPv4 has 0, 1, 2 ... and IPv6 -2, -3 ...; -1 stays.
+            number = np.where(column < -1, len(short) - 2 - column.astype(np.int64), column)
+            _lower(first, number, place)
+        order = np.argsort(first, kind="stable")
         rank = np.empty(count, np.int32)
         rank[order] = np.arange(count, dtype=np.int32)
         # Indexed by provisional numbers: those of IPv6 and -1 count from the end.
@@ -84,6 +95,18 @@ class Addresses:
         texts = [ipv4_text(key) for key in short.keys[0].tolist()]
         texts += [ipv6_text(*key) for key in zip(*(k.tolist() for k in long.keys), strict=True)]
         return [texts[index] for index in order.tolist()]
+
+
+def _lower(first: NDArray[np.int64], number: NDArray[np.int64], place: NDArray[np.int64]) -> None:
+    """Lower each first place to those where its number stands."""
+    known = np.flatnonzero(number >= 0)
+    number, place = number[known], place[known]
+    lowest = np.full(len(first), np.iinfo(np.int64).max)
+    if (place[1:] >= place[:-1]).all():
+        lowest[number[::-1]] = place[::-1]  # the last assignment stays
+    else:
+        np.minimum.at(lowest, number, place)
+    np.minimum(first, lowest, out=first)
 
 
 class _Table:
