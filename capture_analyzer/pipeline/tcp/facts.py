@@ -22,18 +22,18 @@ class TcpFacts:
     Attributes:
         connections: one a connection, by number.
         holes: what receivers had to wait for.
-        limits: what held senders back.
-        queues: where round trips grew under load.
         round_trips: new minima of round-trip samples of either side.
         anomalies: what the analysis had to set aside.
+        limits: what held senders back.
+        queues: where round trips grew under load.
     """
 
     connections: list[Connection]
     holes: Holes
-    limits: Limits
-    queues: Queues
     round_trips: RoundTrips
     anomalies: list[Anomaly]
+    limits: Limits = dataclasses.field(default_factory=Limits)
+    queues: Queues = dataclasses.field(default_factory=Queues)
 
     def min_rtt_before(
         self,
