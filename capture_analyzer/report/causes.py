@@ -34,7 +34,7 @@ TITLES: Final[dict[str, str]] = {
 """A cause's name in tables, tooltips and legends."""
 
 TITLES_LOST: Final[dict[str, str]] = {
-    "generation": "Server, pause in mid-answer",
+    "generation": "Server, pause within the answer",
     "server_think": "Server, long before the answer",
 }
 """Names that differ where a finding holds the time to be avoidable."""
@@ -64,6 +64,11 @@ CULPRITS: Final[dict[str, str]] = {
     "generation": "a server that pauses in mid-answer",
 }
 """How a headline names a cause behind "the largest part:"."""
+
+CULPRITS_OF_DETECTORS: Final[dict[str, str]] = {
+    "llm/slow-first-token": "a model that took long to begin its answer",
+}
+"""Likewise, where the detector that claims most of the time says more than the cause."""
 
 SPENT: Final[dict[str, str]] = {
     "capture_gap": "where the capture lacks packets",

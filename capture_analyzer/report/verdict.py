@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from capture_analyzer import wording
 from capture_analyzer.model.analysis import Analysis, Tables
-from capture_analyzer.model.causes import CAUSE_NAMES
+from capture_analyzer.model.causes import CAUSE_CODE, CAUSE_NAMES
 from capture_analyzer.model.findings import Finding
 from capture_analyzer.report import causes, claims, labels, network, remarks
 
@@ -241,7 +241,7 @@ def _tell_incident(told: Verdict, analysis: Analysis) -> None:
         lost = [share for share in told.time_spent if share.avoidable]
         if lost:
             several = len(lost) > 1
-            culprit = causes.CULPRITS.get(lost[0].cause, lost[0].title)
+            culprit = _culprit(lost[0], analysis)
             told.headline += f". The largest part: {culprit}." if several else f": {culprit}."
         else:
             told.headline += "."
@@ -264,6 +264,20 @@ def _tell_incident(told: Verdict, analysis: Analysis) -> None:
         amount = remarks.amounts(cost, told.time_ns)[0] if cost else "no measurable time"
         told.sentences[-1] += f" {number} more finding{'s' if len(rest) > 1 else ''} cost {amount}."
     told.sentences += closing
+
+
+def _culprit(share: TimeShare, analysis: Analysis) -> str:
+    """Who or what took an avoidable share, in the words of its main claimant or its cause."""
+    ledger = analysis.tables.ledger
+    most, detector = 0, ""
+    for finding in filter(claims.counts, analysis.findings):
+        rows = np.array(finding.ledger_rows, np.int64)
+        rows = rows[ledger.cause[rows] == CAUSE_CODE[share.cause]]
+        ns = int((ledger.to_ns[rows] - ledger.from_ns[rows]).sum())
+        if ns > most:
+            most, detector = ns, finding.detector
+    by_cause = causes.CULPRITS.get(share.cause, share.title)
+    return causes.CULPRITS_OF_DETECTORS.get(detector, by_cause)
 
 
 def _rests_on_inference(findings: list[Finding], analysis: Analysis) -> bool:

@@ -71,7 +71,7 @@ def open_report(chromium: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
         contexts.append(context)
         page = context.new_page()
         pages.append(page)
-        page.set_default_timeout(5000)
+        page.set_default_timeout(30_000)  # a busy machine is no failure
         page.add_init_script(WATCH + before)
         page.on("console", lambda message: problems.append(f"console: {message.text}"))
         page.on("pageerror", lambda error: problems.append(f"error: {error}"))

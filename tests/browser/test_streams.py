@@ -20,7 +20,6 @@ NBSP = wording.NBSP
 
 def shown(page: Any, number: int) -> None:
     """Open an exchange that streams and wait for its charts."""
-    page.set_default_timeout(20_000)  # the script of the charts is large
     page.evaluate(f"location.hash = '#exchange-{number}'")
     page.wait_for_selector(f"#row-{number}.chosen")
     page.wait_for_selector(".chart.tall .main-svg", state="attached")
@@ -29,11 +28,11 @@ def shown(page: Any, number: int) -> None:
 
 def until(page: Any, condition: str) -> None:
     """Wait for it. (Playwright's own wait evaluates text in the page, which the policy forbids.)"""
-    for _ in range(200):
+    for _ in range(400):
         if page.evaluate(condition):
             return
         page.wait_for_timeout(50)
-    raise AssertionError(f"not so after 10 s: {condition}")
+    raise AssertionError(f"not so after 20 s: {condition}")
 
 
 def texts(page: Any, chart: str) -> list[str]:

@@ -69,7 +69,7 @@ export class Detail {
     const top = lost[0] ?? [...sums].sort((a, b) => b.ns - a.ns)[0];
     if (top && total > 0) {
       const cause = store.causes[top.cause];
-      parts.push(lost.length ? "Lost: " : "Most of it: ", strong(top.ns), ` (${share(top.ns, total)}) ${cause.spent}. `);
+      parts.push(lost.length ? "Lost: " : "Most of it: ", strong(top.ns), ` (${share(top.ns, total)}) ${cause.spent}${lost.length && cause.group === "server" ? this.#soundWay(no, sums) : ""}. `);
     }
     if (look.inferred) parts.push("Inferred from packets: what is inside is encrypted. ");
     if (look.reset) parts.push("A reset ended it. ");
@@ -77,6 +77,13 @@ export class Detail {
     const links = (store.findingsOf.get(no) ?? []).slice(0, 12).map((finding, place) => [place ? ", " : "",
       el("a", { href: `#finding-${finding + 1}`, on: { click: () => this.actions.onFinding(finding) } }, `Finding ${finding + 1}`)]);
     return el("p", { class: "lead" }, parts, links);
+  }
+
+  /** What speaks for the server being the one: that nothing was wrong on the way. */
+  #soundWay(no, sums) {
+    const connection = this.store.connections[this.store.connection[no]];
+    const disturbed = sums.some(({ cause }) => ["path", "limit"].includes(this.store.causes[cause].group) || this.store.causes[cause].name === "capture_gap");
+    return disturbed || connection.sentAgain || connection.missing ? "" : "; nothing was sent again and no window was full";
   }
 
   #bars(no) {

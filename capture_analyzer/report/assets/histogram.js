@@ -4,6 +4,7 @@ import { BARE, barOf } from "./charts.js";
 import { count, duration, whole } from "./numbers.js";
 import { colour } from "./theme.js";
 
+const LEAST_BARS = 18; // room for so many, so that two are not as wide as the page
 const LEAST = 0.02; // of the highest bar, so that a single gap is seen beside thousands
 
 /** {data, layout} of the histogram of a stream's gaps. */
@@ -26,12 +27,13 @@ export function histogramFigure(store, stream, width) {
   }
   const highest = Math.max(...totals.values());
   for (const trace of traces.values()) trace.y = trace.y.map((number) => Math.max(number, LEAST * highest));
-  const ticks = ticksOf(stream, width);
+  const pad = Math.max(0, (LEAST_BARS - stream.bounds.length) / 2);
+  const ticks = ticksOf(stream, width / (stream.bounds.length + 1.2 + 2 * pad));
   return {
     data: [...traces].sort(([a], [b]) => a - b).map(([, trace]) => trace),
     layout: {
       margin: { l: 4, r: 8, t: 18, b: 24 }, barmode: "stack", dragmode: false,
-      xaxis: { ...BARE, range: [-0.6, stream.bounds.length + 0.6], showticklabels: true, tickangle: 0, tickvals: ticks.map(({ at }) => at), ticktext: ticks.map(({ text }) => text), showline: true, linecolor: colour("line"), tickfont: { size: 11, color: colour("third") } },
+      xaxis: { ...BARE, range: [-0.6 - pad, stream.bounds.length + 0.6 + pad], showticklabels: true, tickangle: 0, tickvals: ticks.map(({ at }) => at), ticktext: ticks.map(({ text }) => text), showline: true, linecolor: colour("line"), tickfont: { size: 11, color: colour("third") } },
       yaxis: { ...BARE, rangemode: "tozero" },
       annotations: [...totals].map(([bar, number]) => ({ x: bar, y: Math.max(number, LEAST * highest), yanchor: "bottom", showarrow: false, text: whole(number), font: { size: 11, color: colour("second") } })),
     },
@@ -45,8 +47,8 @@ function range(bounds, bar) {
 }
 
 /** The median under its bar, and round lengths under others, as many as have room. */
-function ticksOf({ bounds, median }, width) {
-  const apart = (40 / width) * (bounds.length + 1.2); // bars
+function ticksOf({ bounds, median }, barWidth) {
+  const apart = 40 / barWidth;
   const barOfLength = (ns) => bounds.findIndex((bound) => bound > ns);
   const ticks = [{ at: Math.max(barOfLength(median), 0), text: duration(median) }];
   for (const digit of [1, 2, 5]) {

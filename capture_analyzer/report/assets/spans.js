@@ -4,7 +4,7 @@
 export function runs(store, no, from, to) {
   const { ledger } = store;
   const result = [];
-  for (let entry = ledger.first[no]; entry < ledger.first[no + 1]; entry += 1) {
+  for (let entry = firstBehind(ledger, no, from); entry < ledger.first[no + 1] && ledger.from[entry] < to; entry += 1) {
     const begin = Math.max(ledger.from[entry], from);
     const end = Math.min(ledger.to[entry], to);
     if (end <= begin) continue;
@@ -15,6 +15,17 @@ export function runs(store, no, from, to) {
     else result.push({ cause, lost, from: begin, to: end });
   }
   return result;
+}
+
+/** The first entry that ends behind an instant: they touch, so it is found by halving. */
+function firstBehind(ledger, no, instant) {
+  let [low, high] = [ledger.first[no], ledger.first[no + 1]];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (ledger.to[middle] > instant) high = middle;
+    else low = middle + 1;
+  }
+  return low;
 }
 
 /** Their sums by cause, lost and ordinary apart, in order of first appearance: [{cause, lost, ns}]. */
