@@ -10,7 +10,7 @@ from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.packets import Packets
 from capture_analyzer.model.progress import Progress, silent
 from capture_analyzer.model.secrets import Secrets
-from capture_analyzer.pipeline import timeline
+from capture_analyzer.pipeline import ocsp, timeline
 from capture_analyzer.pipeline.causes import find_waits
 from capture_analyzer.pipeline.causes.facts import Facts
 from capture_analyzer.pipeline.certificates import read_chains
@@ -70,7 +70,21 @@ def build(
     exchanges = find_exchanges(
         streams, packets, tcp.connections, dissected.messages, dissected.tls_records
     )
-    setups = join(exchanges, tcp.connections, lookups)
+    fetches = ocsp.find_fetches(
+        ocsp.Facts(
+            tcp.connections,
+            exchanges,
+            dissected.messages,
+            lookups,
+            streams,
+            dissected.tls_records,
+            dissected.handshake_messages,
+            dissected.presented,
+            chains,
+        )
+    )
+    setups = join(exchanges, tcp.connections, lookups, ocsp.awaited(fetches))
+    ocsp_fetches = ocsp.number_fetches(fetches)
     timeline.add_phases(exchanges, setups)
     progress("exchanges", 1, 2)
     events = collect_events(exchanges)
@@ -85,6 +99,7 @@ def build(
             dissected.handshake_messages,
             events,
             dissected.frames,
+            ocsp_fetches,
         )
     )
     ledger = timeline.resolve(exchanges, waits)
@@ -121,6 +136,7 @@ def build(
         ],
         redaction=redactor.counts,
         certificates=chains.certificates,
+        ocsp_fetches=ocsp_fetches,
     )
     pseudonymise(tables, redactor)
     return tables

@@ -1,7 +1,8 @@
 """Join: what an exchange's set-up was, where the exchange starts, and the final numbers.
 
 A connection's first exchange carries its set-up if its request followed readiness at once
-(`PROMPT_NS` or a round trip, whichever is longer): then the client waited for all of it.
+(`PROMPT_NS` or a round trip, whichever is longer): then the client waited for all of it. So it
+did if in between it waited for something that has a name, an OCSP fetch.
 Otherwise the connection stood ready before anyone asked for it (`Connection.preconnected`)
 and its set-up cost the exchange nothing. The set-up is, in order:
 
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -68,7 +69,10 @@ class Setup:
 
 
 def join(
-    exchanges: list[Exchange], connections: Sequence[Connection], lookups: Sequence[Lookup]
+    exchanges: list[Exchange],
+    connections: Sequence[Connection],
+    lookups: Sequence[Lookup],
+    awaited: Mapping[int, tuple[int, int]] | None = None,
 ) -> list[Setup]:
     """Give exchanges their set-up and final numbers, and order them by number.
 
@@ -79,6 +83,8 @@ def join(
         exchanges: of all connections, in any order that is the same in every run.
         connections: by number.
         lookups: by number, already joined to connections.
+        awaited: for a connection what its first request waited for beside its set-up: from
+            when, until when.
 
     Returns:
         The set-ups that an exchange carries, by exchange number.
@@ -98,7 +104,9 @@ def join(
         if exchange.request_first_packet_no is None:
             connection.preconnected = connection.syn_ns is None
             continue  # the request is not in the capture, so neither is what came before it
-        setup = _setup(exchange, connection)
+        setup = _setup(
+            exchange, connection, None if awaited is None else awaited.get(connection_no)
+        )
         if setup is None:
             connection.preconnected = True
             continue
@@ -122,7 +130,9 @@ def _number(exchanges: list[Exchange]) -> None:
     exchanges[:] = rows
 
 
-def _setup(exchange: Exchange, connection: Connection) -> Setup | None:
+def _setup(
+    exchange: Exchange, connection: Connection, awaited: tuple[int, int] | None
+) -> Setup | None:
     """The set-up of a connection if its first exchange waited for it, else None."""
     request = exchange.request_start_ns
     connect = connection.syn_ns
@@ -141,7 +151,10 @@ def _setup(exchange: Exchange, connection: Connection) -> Setup | None:
             # from the client, it still has to get there, and the request to come back.
             ready += connection.client_side_rtt_ns or 0
         ready = min(max(ready, established), request)  # early data, False Start
-    if request - ready > max(PROMPT_NS, connection.rtt_ns or 0):
+    patience = max(PROMPT_NS, connection.rtt_ns or 0)
+    if request - ready > patience and (
+        awaited is None or awaited[0] - ready > patience or request - awaited[1] > patience
+    ):
         return None
     return Setup(
         exchange_no=exchange.exchange_no,

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.causes import CAUSE_CODE
+from capture_analyzer.model.certificates import OcspFetch
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.events import Events
@@ -90,6 +91,7 @@ class Facts:
         tls_records, handshake_messages: of all connections.
         packet_time: the time of each packet, by packet_no - 1.
         by_connection: exchange numbers by connection, then request.
+        ocsp_fetches: of all clients.
     """
 
     connection_no: NDArray[np.int32]
@@ -128,6 +130,7 @@ class Facts:
     handshake_messages: Sequence[HandshakeMessage]
     packet_time: Times
     by_connection: Indices
+    ocsp_fetches: Sequence[OcspFetch] = ()
 
     @classmethod
     def of(
@@ -141,6 +144,7 @@ class Facts:
         handshake_messages: Sequence[HandshakeMessage],
         events: Events | None = None,
         frames: Frames | None = None,
+        ocsp_fetches: Sequence[OcspFetch] = (),
     ) -> Facts:
         """Collect the columns.
 
@@ -154,6 +158,7 @@ class Facts:
             handshake_messages: of all connections.
             events: of streamed answers; None = there are none.
             frames: of HTTP/2 connections; None = there are none.
+            ocsp_fetches: of all clients.
         """
         connection_no = np.array([x.connection_no for x in exchanges], np.int32)
         request_start = np.array([x.request_start_ns for x in exchanges], np.int64)
@@ -209,6 +214,7 @@ class Facts:
             handshake_messages=handshake_messages,
             packet_time=packets.time_ns,
             by_connection=np.lexsort((request_start, connection_no)),
+            ocsp_fetches=ocsp_fetches,
         )
         facts.held = find_held_up(
             tcp.holes,
