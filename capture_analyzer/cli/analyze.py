@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from capture_analyzer.cli import exit_codes, output
+from capture_analyzer.cli import exit_codes, output, process
 from capture_analyzer.cli.progress import ProgressBar
 from capture_analyzer.cli.safe_text import printable
 from capture_analyzer.errors import KeyLogError, OptionError
@@ -97,8 +97,10 @@ def analyze(
     if capture == STANDARD:
         raise OptionError("a capture can't be read from standard input yet; name a file")
 
+    process.one_thread()
     from capture_analyzer.api import analyze as analyze_capture
 
+    process.keep_freed_memory()
     with ProgressBar(quiet=quiet) as progress:
         analysis = analyze_capture(
             capture,
