@@ -108,8 +108,9 @@ def dissect_tls(
         connection.protocol = "tls"
         with guard(number):
             understood = heads.understand(place, connection)
-            _fill(connection, understood)
-            if secrets is not None and not _incomplete(understood.summary):
+            failed = _incomplete(understood.summary) and not heads.carries_data(place)
+            _fill(connection, understood, failed=failed)
+            if secrets is not None and not failed:
                 plain.append((place, connection, understood))
             messages += understood.messages
             if understood.certificate is not None:
@@ -203,6 +204,16 @@ class _Heads:
         of_head = np.repeat(first - (stops - counts), counts) + np.arange(counts.sum())
         self.columns = self.gather(of_head)
 
+    def carries_data(self, place: int) -> bool:
+        """Whether both sides sent application data records on the connection at this place."""
+        return all(
+            (
+                self.walked.content_type[self.first[row] : self.first[row] + self.totals[row]]
+                == APPLICATION_DATA
+            ).any()
+            for row in (2 * place, 2 * place + 1)
+        )
+
     def gather(self, which: NDArray[np.int64]) -> list[Sequence[int]]:
         """Columns of these records: those of `Head`, then where their content lies.
 
@@ -291,23 +302,24 @@ class _Heads:
         return Anomaly("tls-malformed", "peer", clause, number, packet_no)
 
 
-def _fill(connection: Connection, understood: Understood) -> None:
+def _fill(connection: Connection, understood: Understood, *, failed: bool) -> None:
     summary = understood.summary
-    summary.why_not = _incomplete(summary) or (
-        "the handshake was not captured" if summary.start_ns is None else "no key log was given"
-    )
+    if failed:
+        summary.why_not = "the handshake was not completed"
+    elif summary.start_ns is None or summary.version is None:
+        summary.why_not = "the handshake was not captured"
+    else:
+        summary.why_not = "no key log was given"
     connection.tls = summary
     connection.alpn = understood.alpn
     connection.server_name = understood.server_name
 
 
-def _incomplete(summary: TlsSummary) -> str | None:
-    """Why the connection has nothing to decrypt, if it has not."""
+def _incomplete(summary: TlsSummary) -> bool:
+    """Whether no end of the handshake was seen: it failed, or the capture lacks it."""
     if summary.version is None and summary.start_ns is not None:
-        return "the handshake was not completed"
-    if summary.alert is not None and summary.end_ns is None:
-        return "the handshake was not completed"
-    return None
+        return True
+    return summary.alert is not None and summary.end_ns is None
 
 
 def _lost_boundaries(walked: Walked) -> list[Anomaly]:

@@ -30,8 +30,8 @@ _KEY_UPDATE: Final = b"\x18\x00\x00\x01"  # type and length of the message, RFC 
 
 MAX_LOST_RECORDS: Final = 4096
 """Most records that may have been lost in front of one: so many sequence numbers are tried."""
-MAX_TRIES: Final = 1 << 14
-"""Decryptions that one direction may cost beyond one a record and key, about 2 µs each."""
+MAX_TRIES: Final = 1 << 13
+"""Decryptions that one direction may cost beyond one a record and key, about 3 µs each."""
 _SLACK: Final = 2
 """How far the search goes beyond what was lost: a record may be lost without a trace where
 the records' boundaries were."""

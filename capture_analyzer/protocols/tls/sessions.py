@@ -15,10 +15,10 @@ from capture_analyzer.protocols.tls.protection import (
     Tls13Opener,
 )
 
-MAX_TRIES: Final = 400_000
-"""Decryptions spent on such connections in all: about a second. What they do not find stays
+MAX_TRIES: Final = 200_000
+"""Decryptions spent on such connections in all: about half a second. What they do not find stays
 encrypted, and it is said why."""
-MAX_TRIES_A_CONNECTION: Final = 40_000
+MAX_TRIES_A_CONNECTION: Final = 20_000
 _SET_UP: Final = 12  # deriving a key costs as much as so many decryptions
 _FEWEST: Final = 48  # sequence numbers tried of each session at least
 _FEW: Final = 16  # handshake keys are used for this many records at most

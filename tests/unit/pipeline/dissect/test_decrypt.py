@@ -1,0 +1,246 @@
+"""How far a connection is decrypted, and what is said where it is not."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+from capture_analyzer.api import analyze
+from capture_analyzer.model.analysis import Analysis
+from capture_analyzer.model.connections import TlsSummary
+from capture_analyzer.model.tls_records import ROLES
+
+CAPTURES = Path(__file__).resolve().parents[4] / "captures"
+
+
+def frames(name: str) -> tuple[bytes, list[bytes]]:
+    """Header of a pcap file, and its records."""
+    data = (CAPTURES / f"{name}.pcap").read_bytes()
+    found, at = [], 24
+    while at < len(data):
+        (length,) = struct.unpack_from("<I", data, at + 8)
+        found.append(data[at : at + 16 + length])
+        at += 16 + length
+    return data[:24], found
+
+
+def lines(name: str) -> list[str]:
+    return (CAPTURES / f"{name}.keys").read_text().splitlines()
+
+
+class Case:
+    """A capture with some of its packets and some of its keys."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def analyse(
+        self,
+        name: str,
+        *,
+        without: Iterable[int] = (),
+        keys: Callable[[list[str]], list[str]] = lambda keys: keys,
+    ) -> Analysis:
+        header, packets = frames(name)
+        gone = set(without)
+        kept = [packet for number, packet in enumerate(packets, 1) if number not in gone]
+        capture, log = self.folder / "some.pcap", self.folder / "some.keys"
+        capture.write_bytes(header + b"".join(kept))
+        log.write_text("".join(line + "\n" for line in keys(lines(name))))
+        return analyze(capture, keylogs=[log], redact="none")
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    return Case(tmp_path)
+
+
+def summary(analysis: Analysis, connection_no: int = 0) -> TlsSummary:
+    tls = analysis.tables.connections[connection_no].tls
+    assert tls is not None
+    return tls
+
+
+def paths(analysis: Analysis) -> list[tuple[str | None, str | None, int | None]]:
+    return [
+        (row.method, row.path and row.path.partition("?")[0], row.status)
+        for row in analysis.tables.exchanges
+        if not row.inferred
+    ]
+
+
+BOTH = [("GET", "/small", 200), ("GET", "/large", 200)]
+NAMES = ["tls13-aes128", "tls13-chacha", "tls13-hrr-keys", "tls13-keyupdate", "tls12-chacha"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_all_keys(name: str, case: Case) -> None:
+    analysis = case.analyse(name)
+    assert (summary(analysis).decrypted, summary(analysis).why_not) == ("yes", None)
+    assert paths(analysis)[:2] == BOTH
+    records = analysis.tables.tls_records
+    assert not records.role_inferred.any()
+    messages = [(m.from_client, m.type) for m in analysis.tables.handshake_messages]
+    assert (True, "finished") in messages
+    assert (False, "finished") in messages
+    if name.startswith("tls13"):
+        assert (False, "certificate") in messages
+        assert summary(analysis).end_certain
+
+
+def chosen(*starts: str) -> Callable[[list[str]], list[str]]:
+    return lambda keys: [line for line in keys if line.startswith(starts)]
+
+
+@pytest.mark.parametrize(("side", "lacking"), [("CLIENT_", "server"), ("SERVER_", "client")])
+def test_secrets_of_one_side(side: str, lacking: str, case: Case) -> None:
+    analysis = case.analyse("tls13-aes128", keys=chosen(side))
+    assert summary(analysis).decrypted == "partial"
+    assert summary(analysis).why_not == f"the key log lacks the {lacking}'s secrets"
+    found = paths(analysis)
+    if side == "CLIENT_":
+        assert found == [("GET", "/small", None), ("GET", "/large", None)]
+    else:
+        assert found == [(None, None, 200), (None, None, 200)]
+
+
+def test_handshake_secrets_only(case: Case) -> None:
+    keep = chosen("CLIENT_HANDSHAKE", "SERVER_HANDSHAKE")
+    analysis = case.analyse("tls13-aes128", keys=keep)
+    assert summary(analysis).decrypted == "partial"
+    assert "do not open" in (summary(analysis).why_not or "")
+    assert paths(analysis) == []
+    assert "certificate" in [message.type for message in analysis.tables.handshake_messages]
+    assert [row.inferred for row in analysis.tables.exchanges] == [True, True]
+
+
+def test_application_secrets_only(case: Case) -> None:
+    keep = chosen("CLIENT_TRAFFIC", "SERVER_TRAFFIC")
+    analysis = case.analyse("tls13-aes128", keys=keep)
+    assert summary(analysis).decrypted == "partial"
+    assert paths(analysis) == BOTH
+
+
+def test_secrets_that_do_not_fit(case: Case) -> None:
+    def wrong(keys: list[str]) -> list[str]:
+        return [line[:-64] + "00" * 32 for line in keys]
+
+    analysis = case.analyse("tls13-aes128", keys=wrong)
+    assert summary(analysis).decrypted == "no"
+    assert summary(analysis).why_not == "the key log's secrets do not open its records"
+    assert [row.inferred for row in analysis.tables.exchanges] == [True, True]
+
+
+def test_secrets_of_the_wrong_size(case: Case) -> None:
+    analysis = case.analyse("tls13-aes128", keys=lambda keys: [line[:-2] for line in keys])
+    assert summary(analysis).decrypted == "no"
+    assert summary(analysis).why_not == "the key log has no traffic secrets for this session"
+
+
+def test_no_secrets_for_this_session(case: Case) -> None:
+    analysis = case.analyse("tls13-aes128", keys=lambda _: lines("tls13-chacha"))
+    assert summary(analysis).decrypted == "no"
+    assert summary(analysis).why_not == "the key log has no secrets for this session"
+
+
+def test_an_unsupported_suite_is_named(case: Case) -> None:
+    analysis = case.analyse("tls12-cbc")
+    assert summary(analysis).decrypted == "no"
+    why = summary(analysis).why_not or ""
+    assert "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA" in why
+    assert "can't be decrypted" in why
+
+
+def test_a_handshake_that_failed_has_nothing_to_decrypt(case: Case) -> None:
+    analysis = analyze(CAPTURES / "tls-alert.pcap", keylogs=[CAPTURES / "sse-stream.keys"])
+    assert summary(analysis).why_not == "the handshake was not completed"
+
+
+def hello(name: str, *, from_client: bool) -> int:
+    """Number of the packet with a hello; both lie in packets of their own."""
+    kind = b"\x01\x00" if from_client else b"\x02\x00"
+    for number, packet in enumerate(frames(name)[1], 1):
+        at = packet.find(b"\x16\x03")
+        if at > 0 and packet[at + 5 : at + 7] == kind:
+            return number
+    raise AssertionError("no hello")
+
+
+@pytest.mark.parametrize("name", ["tls13-aes128", "tls13-chacha", "tls12-chacha", "tls12-keys"])
+def test_without_client_hello_the_session_is_found_by_trial(name: str, case: Case) -> None:
+    others = [line for other in NAMES if other != name for line in lines(other)]
+    analysis = case.analyse(
+        name, without=[hello(name, from_client=True)], keys=lambda keys: others + keys
+    )
+    assert paths(analysis)[:2] == BOTH
+    assert summary(analysis).version == ("TLS 1.2" if name.startswith("tls12") else "TLS 1.3")
+
+
+@pytest.mark.parametrize("name", ["tls13-aes128", "tls13-chacha", "sse-stream"])
+def test_without_server_hello_the_suite_is_found_by_trial(name: str, case: Case) -> None:
+    analysis = case.analyse(name, without=[hello(name, from_client=False)])
+    assert summary(analysis).version == "TLS 1.3"
+    assert summary(analysis).cipher_suite is not None
+    assert paths(analysis)[0][0] in ("GET", "POST")
+    assert paths(analysis)[0][2] == 200
+
+
+def test_no_session_of_the_key_log_fits(case: Case) -> None:
+    first = hello("tls13-aes128", from_client=True)
+    analysis = case.analyse("tls13-aes128", without=[first], keys=lambda _: lines("tls13-hrr-keys"))
+    assert summary(analysis).decrypted == "no"
+    assert summary(analysis).why_not == (
+        "the handshake was not captured, and no session of the key log fits"
+    )
+
+
+def test_a_session_that_another_connection_names_is_not_tried(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[int] = []
+    from capture_analyzer.protocols.tls import sessions
+
+    real = sessions.SessionFinder.__init__
+
+    def counting(self: object, found: Iterable[object]) -> None:
+        kept = list(found)
+        tried.append(len(kept))
+        real(self, kept)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(sessions.SessionFinder, "__init__", counting)
+    case.analyse("tls13-resumed-keys")
+    assert tried == [0]
+
+
+def test_bytes_that_the_capture_lacks(case: Case) -> None:
+    analysis = case.analyse("tls13-gap-keys")
+    assert summary(analysis).decrypted == "partial"
+    assert summary(analysis).why_not == "the capture lacks bytes of some records"
+    assert paths(analysis) == [*BOTH, ("GET", "/small", 200)]
+
+
+@pytest.mark.parametrize("lost", range(4, 11))
+def test_a_packet_of_the_handshake_is_missing(lost: int, case: Case) -> None:
+    """Whichever it is, requests and responses are read."""
+    analysis = case.analyse("tls13-aes128", without=[lost])
+    assert paths(analysis)[:2] == BOTH or lost == 9  # the first request itself
+
+
+def test_roles_are_read_off(case: Case) -> None:
+    records = case.analyse("tls13-keyupdate").tables.tls_records
+    roles = [ROLES[code] for code in records.role]
+    assert "unknown" not in roles
+    assert roles.count("alert") == 2  # close_notify from both
+    # Without keys the updates look like content: they are padded.
+    assert roles.count("handshake") >= 2 + 3
+
+
+def test_key_logs_as_they_are_in_the_wild(case: Case) -> None:
+    def wild(keys: list[str]) -> list[str]:
+        return ["# comment", "", "nonsense", *[line.upper() + "\r" for line in reversed(keys)]]
+
+    analysis = case.analyse("tls13-aes128", keys=wild)
+    assert summary(analysis).decrypted == "yes"
