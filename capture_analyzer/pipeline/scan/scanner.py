@@ -120,6 +120,8 @@ class _Scanner:
         network = link.network_layer(windows, offsets, captured, link_type)
         area = Area(windows, rows, offsets, on_wire, captured.astype(np.int64))
         area = area.behind(network.header_bytes)
+        if network.most is not None:
+            area.length = np.minimum(area.length, network.most)
         kept = np.ones(len(rows), np.bool_)
         if network.cut is not None:
             detail = "the captured bytes end inside the link-layer header"

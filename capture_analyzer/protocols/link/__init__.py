@@ -153,7 +153,7 @@ def _point_to_point(windows: Windows, offsets: Offsets, link_type: int) -> Layer
     if link_type == PPP_PPPD:  # a byte for the direction in place of the address
         layers.header_bytes += 2
     if link_type == PPP_ETHER:
-        layers.header_bytes += 6
+        layers.pppoe(rows)
     if link_type == PPP_HDLC:
         cisco = np.isin(layers.number(rows, 0, 1), _CISCO_ADDRESSES)
         of_cisco, rows = rows[cisco], rows[~cisco]

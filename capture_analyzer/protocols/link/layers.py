@@ -78,12 +78,15 @@ class Network:
             version field says).
         is_ip: whether it is IP; None if all are.
         cut: whether the capture ends inside what is before it; None if nowhere.
+        most: the bytes that a header before it says are left for it (padding may follow, and
+            the IP header counts it in now and then); None if none says.
     """
 
     header_bytes: NDArray[np.int64]
     ethertype: NDArray[np.uint16]
     is_ip: NDArray[np.bool_] | None = None
     cut: NDArray[np.bool_] | None = None
+    most: NDArray[np.int64] | None = None
 
 
 def describe_ethertype(number: int) -> str:
@@ -106,6 +109,7 @@ class Layers:
     Attributes:
         header_bytes: bytes gone over, by packet; changed as steps are made.
         ethertype: what follows there, likewise.
+        ends: where each packet ends by a header that says so; None if none does.
     """
 
     def __init__(
@@ -119,6 +123,7 @@ class Layers:
         self.offsets = offsets
         self.header_bytes = header_bytes
         self.ethertype = ethertype
+        self.ends: NDArray[np.int64] | None = None
 
     def follow(self) -> None:
         """Follow the headers of all packets up to what is not among those known here."""
@@ -137,6 +142,7 @@ class Layers:
             self.ethertype,
             None if ip.all() else ip,
             cut if cut.any() else None,
+            None if self.ends is None else np.maximum(self.ends - self.header_bytes, 0),
         )
 
     def number(self, rows: Rows, ahead: int, size: int) -> NDArray[np.int64]:
@@ -202,8 +208,16 @@ class Layers:
         if not len(rows):
             return rows
         rows = rows[self.number(rows, 0, 2) == 0x1100]
-        self.header_bytes[rows] += 6
+        self.pppoe(rows)
         return self.ppp(rows, otherwise=PPPOE)
+
+    def pppoe(self, rows: Rows) -> None:
+        """Go over PPPoE headers, whose last two bytes say how much follows."""
+        if self.ends is None:
+            self.ends = np.full(len(self.header_bytes), np.iinfo(np.int64).max)
+        length = self.number(rows, 4, 2)
+        self.header_bytes[rows] += 6
+        self.ends[rows] = np.minimum(self.ends[rows], self.header_bytes[rows] + length)
 
     def ppp(self, rows: Rows, *, otherwise: int = UNKNOWN) -> Rows:
         """PPP (RFC 1661), with or without the address and control bytes of RFC 1662.

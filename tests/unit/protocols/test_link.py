@@ -181,6 +181,26 @@ def test_pppoe_inside_two_tags():
     ]
 
 
+def test_pppoe_says_how_much_follows():
+    frames = [
+        MACS + b"\x88\x64\x11\x00\x00\x07\x00\x16\x00\x21" + V4 + bytes(40),
+        MACS + b"\x88\x64\x11\x00\x00\x07\x00\x00\x00\x21" + V4,  # nonsense
+        MACS + IPV4 + V4 + bytes(40),
+    ]
+    buffer = b"".join(frames)
+    sizes = np.array([len(frame) for frame in frames])
+    network = link.network_layer(
+        Windows(buffer), np.cumsum(sizes) - sizes, sizes.astype(np.uint32), link.ETHERNET
+    )
+    assert network.most is not None
+    assert network.most[:2].tolist() == [20, 0]
+    assert network.most[2] > 2**32
+    without = link.network_layer(
+        Windows(frames[2]), np.array([0]), sizes[2:].astype(np.uint32), link.ETHERNET
+    )
+    assert without.most is None
+
+
 def test_snap_has_an_ethertype_and_llc_has_none():
     snap = MACS + b"\x00\x26\xaa\xaa\x03\x00\x00\x00" + IPV4 + V4
     other = MACS + b"\x00\x26\xaa\xaa\x03\x00\x00\x0c" + IPV4 + V4
