@@ -5,7 +5,7 @@ import { count, duration, whole } from "./numbers.js";
 import { colour } from "./theme.js";
 
 const LEAST_BARS = 18; // room for so many, so that two are not as wide as the page
-const LEAST = 0.02; // of the highest bar, so that a single gap is seen beside thousands
+const LEAST = 0.03; // of the highest bar, so that a single gap is seen beside thousands
 
 /** {data, layout} of the histogram of a stream's gaps. */
 export function histogramFigure(store, stream, width) {

@@ -259,6 +259,19 @@ def test_explain_suggests_the_nearest(run: Run) -> None:
     assert "did you mean http/slow-server?" in run("explain", "http/slow-servr")[2]
 
 
+def test_report_without_charts(run: Run, captures: Path, tmp_path: Path) -> None:
+    sizes = []
+    for option in ([], ["--no-charts"]):
+        report = tmp_path / "report.html"
+        keys = ("--keylog", captures / "sse-stream.keys")
+        code, _, err = run("analyze", captures / "sse-stream.pcap", *keys, "-o", report, *option)
+        assert (code, err) == (0, "")
+        sizes.append(report.stat().st_size)
+        assert (b'id="chart-script">' in report.read_bytes()) == (not option)
+    assert sizes[0] > 1_900_000
+    assert sizes[1] < 300_000
+
+
 def test_list_of_detectors(run: Run) -> None:
     code, out, _ = run("detectors")
     assert code == 0
