@@ -64,6 +64,10 @@ class StreamFacts:
         unit="ns",
         default=None,
     )
+    inferred: bool = column(
+        "Its events are inferred from the sizes and times of encrypted records.", default=False
+    )
+    confidence: float = column("That it is a stream of events, 0 to 1.", default=1.0)
     undecoded: bool = column("Its content coding could not be decoded to the end.", default=False)
 
 

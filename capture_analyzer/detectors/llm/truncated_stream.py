@@ -90,8 +90,8 @@ def detect(tables: Tables, options: object) -> Iterable[Finding]:
     streamed: dict[Server, int] = {}
     given_up: set[tuple[int, int | None]] | None = None
     for exchange in tables.exchanges:
-        if exchange.stream is None:
-            continue
+        if exchange.stream is None or exchange.stream.inferred:
+            continue  # how an encrypted answer ended can't be seen
         server = server_of(tables.connections[exchange.connection_no])
         streamed[server] = streamed.get(server, 0) + 1
         if given_up is None:

@@ -16,6 +16,7 @@ from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.messages import Message
 from capture_analyzer.model.packets import Packets
 from capture_analyzer.model.tls_records import TlsRecords
+from capture_analyzer.pipeline.exchanges.cadence import add_streams
 from capture_analyzer.pipeline.exchanges.flights import find_flights
 from capture_analyzer.pipeline.exchanges.http1 import find_http1
 from capture_analyzer.pipeline.exchanges.http2 import find_http2
@@ -63,9 +64,10 @@ def find_exchanges(
         if connections[tunnel.connection_no].tls is None:
             read[tunnel.connection_no] = False
     units = record_units(tls_records, speech, read)
-    exchanges += opaque_exchanges(
-        find_flights(units), packets.time_ns, connections, server_fin_ns, records=True
-    )
+    flights = find_flights(units)
+    rows = opaque_exchanges(flights, packets.time_ns, connections, server_fin_ns, records=True)
+    add_streams(rows, flights)
+    exchanges += rows
     encrypted = np.zeros(len(connections), np.bool_)
     encrypted[tls_records.connection_no] = True
     units = segment_units(streams, connections, tunnels, encrypted, speech, read)
