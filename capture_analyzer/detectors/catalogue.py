@@ -7,13 +7,13 @@ entry point is the id ("acme/slow-cache"), its value a module of the form in `co
 from __future__ import annotations
 
 import importlib
-import importlib.metadata
 import pkgutil
 from functools import cache
 from types import ModuleType
 from typing import Final
 
 from capture_analyzer.detectors.contract import Detector, detector_of
+from capture_analyzer.entry_points import entry_points
 
 ENTRY_POINTS: Final = "capture_analyzer.detectors"
 _PACKAGE: Final = "capture_analyzer.detectors"
@@ -48,9 +48,7 @@ def catalogue() -> Catalogue:
     """
     detectors = builtin()
     broken: dict[str, str] = {}
-    for point in sorted(
-        importlib.metadata.entry_points(group=ENTRY_POINTS), key=lambda point: point.name
-    ):
+    for point in sorted(entry_points(ENTRY_POINTS), key=lambda point: point.name):
         if point.name in detectors or point.name in broken:
             owner = point.dist.name if point.dist else point.value
             broken[f"{owner}:{point.name}"] = "another detector has this id"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import dataclasses
-import hashlib
 import re
 from typing import Any, Final
 
@@ -19,7 +18,7 @@ MAX_REQUEST_BYTES: Final = 4096
 
 _ESCAPED: Final = re.compile("%([0-9A-Fa-f]{2})")
 _SHORTEST_PATH: Final = 60  # base64 of the shortest request is longer
-_HASHES: Final = {"sha1": hashlib.sha1, "sha256": hashlib.sha256, "sha384": hashlib.sha384}
+_HASHES: Final = frozenset({"sha1", "sha256", "sha384"})
 
 
 class MalformedOcspError(Exception):
@@ -39,14 +38,15 @@ class CertificateId:
         """Whether it means this certificate; None where the hash is not known here."""
         if self.serial != identity.serial:
             return False
-        make = _HASHES.get(self.algorithm)
-        if make is None:
+        if self.algorithm not in _HASHES:
             return None
-        if make(identity.issuer_name).digest() != self.name_hash:
+        from hashlib import new  # few captures have OCSP, and this loads all of OpenSSL
+
+        if new(self.algorithm, identity.issuer_name).digest() != self.name_hash:
             return False
         if identity.issuer_key is None:
             return True
-        return make(identity.issuer_key).digest() == self.key_hash
+        return new(self.algorithm, identity.issuer_key).digest() == self.key_hash
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -36,7 +36,6 @@ When it is wrong:
 from __future__ import annotations
 
 import dataclasses
-import statistics
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -126,7 +125,7 @@ def _finding(
     worst = sorted(group, key=lambda slow: (-slow.think_ns, slow.exchange.exchange_no))
     cost_ns = sum(slow.think_ns for slow in group)
     times = [slow.think_ns for slow in worst]
-    median_ns = int(statistics.median_high(times))
+    median_ns = int(sorted(times)[len(times) // 2])
     inferred = sum(slow.exchange.inferred for slow in group)
     return Finding(
         detector="http/slow-server",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -58,6 +57,12 @@ TLS12_SUITES: Final[dict[int, Protection]] = {
 """AEAD suites of TLS 1.2 by number."""
 
 
+def _hmac(key: bytes, message: bytes, hash_name: str) -> bytes:
+    import hmac  # loads all of OpenSSL: only where there is something to decrypt
+
+    return hmac.digest(key, message, hash_name)
+
+
 def hkdf_expand_label(secret: bytes, label: str, length: int, hash_name: str) -> bytes:
     """HKDF-Expand-Label with an empty context (RFC 8446, section 7.1; RFC 5869)."""
     full = b"tls13 " + label.encode()
@@ -65,7 +70,7 @@ def hkdf_expand_label(secret: bytes, label: str, length: int, hash_name: str) ->
     out = block = b""
     counter = 1
     while len(out) < length:
-        block = hmac.digest(secret, block + info + bytes([counter]), hash_name)
+        block = _hmac(secret, block + info + bytes([counter]), hash_name)
         out += block
         counter += 1
     return out[:length]
@@ -90,8 +95,8 @@ def tls12_prf(secret: bytes, label: bytes, seed: bytes, length: int, hash_name: 
     out = b""
     a = seed
     while len(out) < length:
-        a = hmac.digest(secret, a, hash_name)
-        out += hmac.digest(secret, a + seed, hash_name)
+        a = _hmac(secret, a, hash_name)
+        out += _hmac(secret, a + seed, hash_name)
     return out[:length]
 
 

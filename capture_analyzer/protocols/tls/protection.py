@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final, Protocol
-
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESCCM, AESGCM, ChaCha20Poly1305
 
 from capture_analyzer.protocols.tls.key_schedule import (
     Protection,
@@ -27,11 +25,22 @@ class _Cipher(Protocol):
 
 
 def _cipher(protection: Protection, key: bytes) -> _Cipher:
+    # Imported when there is something to decrypt: it takes as long as thousands of records.
+    from cryptography.hazmat.primitives.ciphers.aead import AESCCM, AESGCM, ChaCha20Poly1305
+
     if protection.aead == "aes-gcm":
         return AESGCM(key)
     if protection.aead == "chacha20-poly1305":
         return ChaCha20Poly1305(key)
     return AESCCM(key, tag_length=protection.tag_octets)
+
+
+@cache
+def _refusals() -> tuple[type[Exception], ...]:
+    """What a cipher raises for data that it does not open."""
+    from cryptography.exceptions import InvalidTag
+
+    return InvalidTag, ValueError
 
 
 class Opener(Protocol):
@@ -90,7 +99,7 @@ class Tls13Opener:
         nonce = (self._iv ^ self.sequence).to_bytes(12, "big")
         try:
             inner = self._cipher.decrypt(nonce, fragment, header)
-        except (InvalidTag, ValueError):
+        except _refusals():
             raise CannotOpenError("the record does not open") from None
         self.sequence += 1
         if inner and inner[-1]:  # no padding: the common case
@@ -137,7 +146,7 @@ class Tls12Opener:
         header = sequence + bytes((content_type,)) + version + length.to_bytes(2, "big")
         try:
             plain = self._cipher.decrypt(nonce, fragment[before:], header)
-        except (InvalidTag, ValueError):
+        except _refusals():
             raise CannotOpenError("the record does not open") from None
         self.sequence += 1
         return content_type, plain

@@ -137,7 +137,7 @@ def test_detectors_of_others_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
         _Point("acme/incomplete", ModuleType("nothing")),
         _Point("http/slow-server", module()),
     ]
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points)
+    monkeypatch.setattr("capture_analyzer.detectors.catalogue.entry_points", lambda group: points)
     found = catalogue.__wrapped__()
     assert "acme/slow-cache" in found.detectors
     assert found.broken == {
