@@ -14,7 +14,7 @@ from capture_analyzer.model.analysis import Analysis, Redaction, Tables
 from capture_analyzer.model.capture import CaptureFile, Interface
 from capture_analyzer.model.causes import CAUSE_CODE
 from capture_analyzer.model.connections import Connection, TlsSummary
-from capture_analyzer.model.events import Events
+from capture_analyzer.model.events import EVENT_KIND_CODE, Events
 from capture_analyzer.model.exchanges import Exchange, Phases
 from capture_analyzer.model.frames import Frames
 from capture_analyzer.model.holes import Holes
@@ -111,6 +111,20 @@ def ledger(*entries: tuple[int, float, float, str], confidence: float = 1.0) -> 
         packet_b=np.full(count, 2, np.int32),
         packet_c=np.zeros(count, np.int32),
     )
+
+
+def events(*rows: tuple[int, float, str]) -> Events:
+    """Events of (exchange_no, time in ms, kind), each in a packet of its own from 11 on."""
+    made = Events()
+    for field in dataclasses.fields(Events):
+        setattr(made, field.name, np.zeros(len(rows), getattr(made, field.name).dtype))
+    made.exchange_no[:] = [row[0] for row in rows]
+    for times in (made.seen_ns, made.in_order_ns, made.time_ns):
+        times[:] = [round(row[1] * MS) for row in rows]
+    made.kind[:] = [EVENT_KIND_CODE[row[2]] for row in rows]
+    made.packet_no[:] = np.arange(11, 11 + len(rows))
+    made.output_tokens[:] = -1
+    return made
 
 
 def tls_records(*rows: tuple[int, int, int]) -> TlsRecords:

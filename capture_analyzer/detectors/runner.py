@@ -144,7 +144,9 @@ def _complete(finding: Finding, detector: Detector, tables: Tables) -> None:
         finding.connection_nos = [finding.connection_no]
     finding.connection_nos = sorted(set(finding.connection_nos))
     if detector.meta.causes:
-        if not finding.ledger_rows:
+        # A detector that estimates, or says that it cost nothing, claims no entries.
+        claims = finding.estimated_saving_ns is None and finding.cost_ns != 0
+        if claims and not finding.ledger_rows:
             finding.ledger_rows = _rows_of(finding, detector.meta.causes, tables).tolist()
         if finding.cost_ns is None and finding.ledger_rows:
             rows = np.array(finding.ledger_rows)

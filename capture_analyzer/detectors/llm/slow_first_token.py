@@ -56,6 +56,7 @@ META = Meta(
     options=Options,
     causes=("server_think", "generation"),
     severity=DEFAULT_SEVERITY + "; at least a warning",
+    references=("WHATWG HTML, section 9.2 (server-sent events)",),
 )
 
 
@@ -114,7 +115,14 @@ def _finding(
     return Finding(
         detector="llm/slow-first-token",
         severity=worst(
-            ["warning", *(by_default(x.split.booked[party], _length_ns(x.exchange)) for x in group)]
+            [
+                "warning",
+                *(
+                    by_default(x.split.booked[party], _length_ns(x.exchange))
+                    for x in group
+                    if known
+                ),
+            ]
         ),
         confidence=round(min(confidence, 1.0), 2) if party != "unknown" else 1.0,
         summary=_summary(label(one), party, by_time),
@@ -126,7 +134,7 @@ def _finding(
         from_ns=min(late.exchange.request_start_ns for late in group),
         to_ns=max(late.exchange.request_start_ns + late.ttft_ns for late in group),
         count=len(group),
-        cost_ns=cost_ns if known else None,
+        cost_ns=cost_ns if known else 0,
         measures={
             "blamed": party,
             "answers_streamed": streamed,

@@ -175,7 +175,7 @@ def _finding(tables: Tables, party: str, stalls: list[_Stall], streamed: int) ->
         from_ns=min(stall.from_ns for stall in stalls),
         to_ns=max(stall.to_ns for stall in stalls),
         count=len(stalls),
-        cost_ns=cost_ns if known else None,
+        cost_ns=cost_ns if known else 0 if party == "unknown" else None,
         estimated_saving_ns=None if known or party == "unknown" else _beyond_pace(stalls),
         measures={
             "blamed": party,

@@ -118,7 +118,7 @@ def _resets_by_client(tables: Tables) -> set[tuple[int, int | None]]:
 def _how(tables: Tables, exchange: Exchange, given_up: set[tuple[int, int | None]]) -> str | None:
     """How an answer was cut off; None if it was not, or that can't be told."""
     stream, connection = exchange.stream, tables.connections[exchange.connection_no]
-    if stream is None or stream.ended or stream.undecoded or not stream.events:
+    if stream is None or stream.ended or stream.undecoded:
         return None
     if exchange.missing_bytes or connection.missing_bytes or exchange.end_ns is None:
         return None
@@ -133,11 +133,11 @@ def _how(tables: Tables, exchange: Exchange, given_up: set[tuple[int, int | None
 
 
 def _look_at(tables: Tables, exchange: Exchange, how: str) -> _Cut | None:
-    """What came of the answer; None if it said itself that it failed."""
+    """What came of the answer; None if it had no event, or said itself that it failed."""
     events = tables.events
     rows = events.rows_of(exchange.exchange_no)
     kinds = events.kind[rows]
-    if (kinds == _ERROR).any():
+    if not len(kinds) or (kinds == _ERROR).any():
         return None
     last = rows.stop - 1
     numbers = [

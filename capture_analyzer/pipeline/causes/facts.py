@@ -239,7 +239,7 @@ class Facts:
         wanted[self.connection_no[self.events.exchange_no]] = True
         if not wanted.any():
             return
-        sending = of_servers(streams, packets, wanted, links)
+        sending = of_servers(streams, packets, wanted, links, self.holes)
         _end_with_sending(self.pauses, sending)
         number = 2 * self.connection_no[busy].astype(np.int64) + 1
         released = sending.released(sending.holding(number, self.response_offset[busy]))

@@ -41,11 +41,13 @@ class Links:
 
     Attributes:
         beyond: smallest round trip between the capture point and the server; NO_TIME unknown.
+        round_trip: that of the whole path; UNKNOWN_RTT_NS where it is not known.
         longest_stop: how long a sender can stop for its window alone.
         full: segments of the server from this length on may be full.
     """
 
     beyond: Times
+    round_trip: Times
     longest_stop: Times
     full: Times
 
@@ -54,9 +56,11 @@ class Links:
         """Those of all connections."""
         number = np.arange(len(tcp.connections))
         never = np.full(len(number), np.iinfo(np.int64).max)
+        round_trip = _round_trips(tcp)
         return cls(
             beyond=round_trip_beyond(tcp, number, never),
-            longest_stop=_longest_stops(tcp),
+            round_trip=round_trip,
+            longest_stop=PAUSE_NS + round_trip,
             full=full_segments(tcp.connections),
         )
 
@@ -91,8 +95,8 @@ def full_segments(connections: Sequence[Connection]) -> Times:
     )
 
 
-def _longest_stops(tcp: TcpFacts) -> Times:
-    """For each connection how long a sender can stop for its window alone."""
+def _round_trips(tcp: TcpFacts) -> Times:
+    """For each connection the smallest round trip of the whole path."""
     number = np.arange(len(tcp.connections))
     never = np.full(len(number), np.iinfo(np.int64).max)
     # NO_TIME is negative: a side that was not measured counts nothing.
@@ -100,4 +104,4 @@ def _longest_stops(tcp: TcpFacts) -> Times:
     server = np.maximum(tcp.min_rtt_before(number, never, "server"), 0)
     handshake = instants([c.rtt_ns for c in tcp.connections])
     both = np.maximum(client + server, handshake)
-    return PAUSE_NS + np.where(both > 0, both, UNKNOWN_RTT_NS)
+    return np.where(both > 0, both, UNKNOWN_RTT_NS)

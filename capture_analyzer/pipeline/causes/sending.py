@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.column import NO_TIME
+from capture_analyzer.model.holes import HOLE_KINDS, Holes
 from capture_analyzer.model.packets import ACK, HAS_TIMESTAMPS, SYN, Packets
 from capture_analyzer.pipeline.causes.links import Links
 from capture_analyzer.pipeline.intervals import Indices, Times, bisect_right, running_maximum
@@ -33,8 +34,13 @@ tenth of the round trip for the variation of the path."""
 FEW_SEGMENTS: Final = 8
 """With fewer outstanding no congestion window holds back: it begins with ten (RFC 6928)."""
 
+SHY_ROUND_TRIPS: Final = 4
+"""But behind a loss: from one segment (RFC 5681, section 3.1) it takes three to get there."""
+
 LATE_NS: Final = 30_000_000
 """A segment that was this much longer on its way than the one before it was delayed there."""
+
+_LOSS: Final = HOLE_KINDS.index("loss")
 
 _CLOCKS_HZ: Final = (100, 250, 1000, 1_000_000)
 """Rates at which senders count TCP timestamps (RFC 7323, section 5.4, asks for 1 to 1000 Hz)."""
@@ -81,7 +87,11 @@ class Sending:
 
 
 def of_servers(
-    streams: Streams, packets: Packets, wanted: NDArray[np.bool_], links: Links
+    streams: Streams,
+    packets: Packets,
+    wanted: NDArray[np.bool_],
+    links: Links,
+    holes: Holes,
 ) -> Sending:
     """How the servers of some connections sent.
 
@@ -90,6 +100,7 @@ def of_servers(
         packets: all packets.
         wanted: by connection: whether to look at it.
         links: of all connections.
+        holes: of all connections.
     """
     connections = np.flatnonzero(wanted)
     numbers = 2 * connections + 1
@@ -107,12 +118,17 @@ def of_servers(
         free=np.zeros(len(stream), np.bool_),
     )
     if len(stream):
-        _judge(sending, streams, element, packets, links)
+        _judge(sending, streams, element, packets, links, holes)
     return sending
 
 
 def _judge(
-    sending: Sending, streams: Streams, element: Indices, packets: Packets, links: Links
+    sending: Sending,
+    streams: Streams,
+    element: Indices,
+    packets: Packets,
+    links: Links,
+    holes: Holes,
 ) -> None:
     """Fill in `free` and `left`."""
     stream, seen = sending.stream, sending.seen
@@ -143,8 +159,12 @@ def _judge(
     # Sent while a small segment was outstanding: no Nagle's algorithm here.
     hasty = small & after_small & (perhaps < sending.start)
     without_nagle = np.bincount(stream[hasty], minlength=len(streams) + 1)[stream] >= 2
-    may_be_nagle = (perhaps >= sending.start) & ~idle & ~without_nagle
+    # It lets the last small segment go when all is acknowledged, and full ones as they fill.
+    may_be_nagle = ((perhaps >= sending.start) | ~small) & ~idle & ~without_nagle
     few = outstanding < FEW_SEGMENTS
+    few &= seen - _last_repair(holes, stream, seen) > (
+        SHY_ROUND_TRIPS * links.round_trip[connection]
+    )
     unheld = idle | (after_small & ~may_be_nagle & (few | (surely == perhaps)))
     unheld &= known
     sending.free = fresh & (gap >= STEP_NS) & (unheld | (gap > links.longest_stop[connection]))
@@ -152,6 +172,21 @@ def _judge(
     if len(long):
         late = _delay(sending, long, gap[long], packets)
         sending.left[long] -= late
+
+
+def _last_repair(holes: Holes, stream: Indices, times: Times) -> Times:
+    """When the last loss of each stream before an instant was repaired; long ago if never."""
+    lost = np.flatnonzero((holes.kind == _LOSS) & (holes.filled_ns != NO_TIME))
+    owner = 2 * holes.connection_no[lost].astype(np.int64) + ~holes.from_client[lost]
+    order = np.lexsort((holes.filled_ns[lost], owner))
+    owner, filled = owner[order], holes.filled_ns[lost[order]]
+    low = np.searchsorted(owner, stream, "left")
+    high = np.searchsorted(owner, stream, "right")
+    found = bisect_right(filled, low, high, times) - 1
+    never = np.iinfo(np.int64).min // 4
+    if not len(filled):
+        return np.full(len(stream), never)
+    return np.where(found >= low, filled[found], never)
 
 
 @dataclasses.dataclass(slots=True)
@@ -185,6 +220,9 @@ class _Acknowledged:
         client = (packets.from_client == 1) & ((packets.flags & ACK) != 0)
         chosen = np.flatnonzero(client & (place[packets.connection_no] >= 0))
         owner = place[packets.connection_no[chosen]]
+        if not len(chosen):
+            nothing = np.empty(0, np.int64)
+            return cls(nothing, nothing, nothing)
         order = np.argsort(owner, kind="stable")
         chosen, owner = chosen[order], owner[order]
         # Sequence numbers wrap: add up the steps, each less than half the circle.
@@ -238,7 +276,8 @@ def _delay(sending: Sending, late: Indices, gap: Times, packets: Packets) -> Tim
     rate = _steps(stamp[low], stamp[high]) * 1e9 / np.maximum(span, 1)
     clock = np.zeros(len(late))
     for hertz in _CLOCKS_HZ:
-        clock[np.abs(rate - hertz) < hertz / 8] = hertz
+        # What was late makes the clock look slow.
+        clock[(rate > hertz * 0.6) & (rate < hertz * 1.1)] = hertz
     usable &= clock > 0
     paused = _steps(stamp[late - 1], stamp[late]) * 1e9 / np.maximum(clock, 1)
     delay = np.where(usable, gap - paused.astype(np.int64), 0)

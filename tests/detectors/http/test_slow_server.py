@@ -59,6 +59,11 @@ def test_near_misses_of_other_causes(hand_made: ModuleType) -> None:
         assert not judge(tables), cause
 
 
+def test_near_miss_of_a_model_at_work(hand_made: ModuleType) -> None:
+    assert judge(one(hand_made, 2400, 30, kind="sse"))
+    assert not judge(one(hand_made, 2400, 30, kind="sse", ttft_ns=2430 * MS))
+
+
 def test_what_it_says(hand_made: ModuleType) -> None:
     (row,) = judge(one(hand_made, 850, 35))
     assert row.summary.replace("\u00a0", " ") == (

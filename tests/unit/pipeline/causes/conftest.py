@@ -13,7 +13,9 @@ import pytest
 from capture_analyzer.model.causes import CAUSE_NAMES
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.connections import Connection
+from capture_analyzer.model.events import Events
 from capture_analyzer.model.exchanges import Exchange
+from capture_analyzer.model.frames import Frames
 from capture_analyzer.model.holes import HOLE_KINDS, Holes
 from capture_analyzer.model.lookups import Lookup
 from capture_analyzer.model.tls_records import HandshakeMessage, TlsRecords
@@ -31,6 +33,9 @@ MS = 1_000_000
 Hole = tuple[str, str, float, float | None]
 """kind, "c" or "s" (whose bytes), opened, filled (ms; None = never); of connection 0."""
 
+Place = tuple[int, int]
+"""Stream offset and length of a hole."""
+
 
 @dataclasses.dataclass
 class Story:
@@ -40,12 +45,16 @@ class Story:
     arrivals: list[tuple[int, str, float, int]]
     connections: list[Connection] = dataclasses.field(default_factory=list)
     holes: list[Hole] = dataclasses.field(default_factory=list)
+    places: list[Place] = dataclasses.field(default_factory=list)
+    """Where the holes lie, one each; empty = anywhere."""
     lookups: list[Lookup] = dataclasses.field(default_factory=list)
     samples: list[tuple[float, float]] = dataclasses.field(default_factory=list)
     """New minima of connection 0's round trip: (time, round trip)."""
     records: TlsRecords = dataclasses.field(default_factory=TlsRecords)
     handshakes: list[HandshakeMessage] = dataclasses.field(default_factory=list)
     exchanges: list[Exchange] = dataclasses.field(default_factory=list)
+    events: Events = dataclasses.field(default_factory=Events)
+    frames: Frames = dataclasses.field(default_factory=Frames)
     in_stream_order: list[tuple[int, str, float]] = dataclasses.field(default_factory=list)
     """Arrivals in the order of their bytes, where that is not the order of their times."""
 
@@ -108,14 +117,22 @@ class Story:
         took = np.array([int(trip * MS) for _, trip in self.samples], np.int64)
         tcp = TcpFacts(
             connections=self.connections,
-            holes=_holes(self.holes),
+            holes=_holes(self.holes, self.places),
             round_trips=RoundTrips(
                 Minima(none, none, none), Minima(np.zeros(len(when), np.int64), when, took)
             ),
             anomalies=[],
         )
         return Facts.of(
-            self.exchanges, setups, packets, tcp, self._streams(), self.records, self.handshakes
+            self.exchanges,
+            setups,
+            packets,
+            tcp,
+            self._streams(),
+            self.records,
+            self.handshakes,
+            self.events,
+            self.frames,
         )
 
     def _streams(self) -> Streams:
@@ -131,9 +148,10 @@ class Story:
         stream, seen, size, packet = np.array(rows, np.int64).reshape(-1, 4).T
         count = 2 * len(self.connections)
         bounds = np.searchsorted(stream, np.arange(count + 1))
+        before = np.append(0, np.cumsum(size))
         return Streams(
             bounds=bounds,
-            starts=np.cumsum(size) - size,
+            starts=before[:-1] - before[bounds[stream]],
             lengths=size,
             packet_nos=packet.astype(np.int32),
             seen_ns=seen,
@@ -176,13 +194,14 @@ class Story:
         ]
 
 
-def _holes(rows: list[Hole]) -> Holes:
+def _holes(rows: list[Hole], places: list[Place]) -> Holes:
     count = len(rows)
+    places = places or [(number, 1) for number in range(count)]
     return Holes(
         connection_no=np.zeros(count, np.int32),
         from_client=np.array([row[1] == "c" for row in rows], np.bool_),
-        offset=np.arange(count, dtype=np.int64),
-        length=np.ones(count, np.int64),
+        offset=np.array([offset for offset, _ in places], np.int64),
+        length=np.array([length for _, length in places], np.int64),
         kind=np.array([HOLE_KINDS.index(row[0]) for row in rows], np.uint8),
         opened_ns=np.array([int(row[2] * MS) for row in rows], np.int64),
         filled_ns=np.array(
