@@ -114,5 +114,5 @@ def union(
     new = np.ones(len(groups), np.bool_)
     new[1:] = (groups[1:] != groups[:-1]) | (begins[1:] > reach[:-1])
     first = np.flatnonzero(new)
-    last = np.append(first[1:], len(groups)) - 1
+    last = np.append(first[1:] - 1, len(groups) - 1)[: len(first)]
     return groups[first], begins[first], reach[last]

@@ -6,12 +6,14 @@ import dataclasses
 import itertools
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capture_analyzer.model.causes import CAUSE_CODE, CAUSE_NAMES
 from capture_analyzer.model.exchanges import Exchange, Phases
 from capture_analyzer.model.waits import Ledger, Waits
+from capture_analyzer.pipeline import timeline
 from capture_analyzer.pipeline.timeline import add_phases, resolve
 
 UNKNOWN = CAUSE_CODE["unknown"]
@@ -42,6 +44,7 @@ def exchanges(draw: st.DrawFn) -> list[Exchange]:
                 end_ns=draw(st.sampled_from([None, last])),
                 last_ns=last,
                 request_first_packet_no=draw(st.sampled_from([None, 1])),
+                ttft_ns=draw(st.none() | st.integers(0, 60)),
             )
         )
     return rows
@@ -110,10 +113,31 @@ def test_entries_touch_and_add_up_to_the_exchange(rows: list[Exchange], table: W
         parts = entries(ledger, number)
         assert parts[0][0] == exchange.start_ns
         assert sum(to - begin for begin, to, _ in parts) == length(exchange)
+        token = None if exchange.ttft_ns is None else exchange.request_start_ns + exchange.ttft_ns
         for (_, to, cause), (begin, _, next_cause) in itertools.pairwise(parts):
             assert to == begin
-            assert cause != next_cause
+            assert cause != next_cause or to == token
+        if token is not None and exchange.start_ns < token < exchange.start_ns + length(exchange):
+            assert token in [to for _, to, _ in parts]  # those before it are the time to it
         assert len(parts) == 1 or all(begin < to for begin, to, _ in parts)
+
+
+@settings(max_examples=100, deadline=None)
+@given(exchanges(), waits())
+def test_long_waits_apart_change_nothing_but_the_cuts(rows: list[Exchange], table: Waits) -> None:
+    table = of(rows, table)
+    whole = resolve(rows, table)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(timeline, "LONG_NS", 10)
+        parts = resolve(rows, table)
+    bounds = set(zip(table.exchange_no.tolist(), table.from_ns.tolist(), strict=True))
+    assert len(parts) >= len(whole)
+    for number in range(len(rows)):
+        instants = {begin for begin, _, _ in entries(whole, number)}
+        for begin, _, _ in entries(parts, number):
+            assert begin in instants or (number, begin) in bounds
+        booked = {t: c for b, e, c in entries(whole, number) for t in range(b, e)}
+        assert booked == {t: c for b, e, c in entries(parts, number) for t in range(b, e)}
 
 
 @settings(max_examples=100, deadline=None)

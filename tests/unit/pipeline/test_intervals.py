@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from capture_analyzer.pipeline.intervals import bisect_right, overlaps, running_maximum, subtract
+from capture_analyzer.pipeline.intervals import (
+    bisect_right,
+    overlaps,
+    running_maximum,
+    subtract,
+    union,
+)
 
 SPANS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 30), st.integers(0, 12)), max_size=15)
 
@@ -78,3 +86,14 @@ def test_subtract(rows: list[list[int]]) -> None:
         for t in range(a, b)
     ]
     assert rest == expected
+
+
+@given(SPANS)
+def test_union(spans: list[tuple[int, int, int]]) -> None:
+    groups, begins, ends = columns(spans)
+    found = list(zip(*(column.tolist() for column in union(groups, begins, ends)), strict=True))
+    assert found == sorted(found)
+    for (group, _, end), (other, begin, _) in itertools.pairwise(found):
+        assert other > group or begin > end
+    expected = {(g, t) for g, b, e in zip(groups, begins, ends, strict=True) for t in range(b, e)}
+    assert {(g, t) for g, b, e in found for t in range(b, e)} == expected

@@ -104,6 +104,58 @@ def test_neighbours_of_one_cause_join_with_the_evidence_of_both() -> None:
     assert ledger.confidence[0] == np.float32(0.04)
 
 
+def test_a_long_wait_keeps_an_entry_of_its_own() -> None:
+    rows = waits(
+        (0, "generation", 0, 30 * MS, 2),
+        (0, "generation", 30 * MS, 60 * MS, 4),
+        (0, "generation", 60 * MS, 360 * MS, 6),
+        (0, "generation", 360 * MS, 390 * MS, 8),
+        (0, "generation", 390 * MS, 400 * MS, 10),
+    )
+    ledger = resolve([exchange(last=400 * MS)], rows)
+    assert [(b // MS, e // MS) for _, _, b, e in entries(ledger)] == [
+        (0, 60),
+        (60, 360),
+        (360, 400),
+    ]
+    assert ledger.packet_a.tolist() == [2, 6, 8]
+    assert ledger.packet_b.tolist() == [54, 56, 60]
+
+
+def test_long_waits_that_overlap_are_one() -> None:
+    rows = waits((0, "loss_recovery", 0, 250 * MS, 2), (0, "loss_recovery", 200 * MS, 400 * MS, 4))
+    ledger = resolve([exchange(last=400 * MS)], rows)
+    assert entries(ledger) == [(0, "loss_recovery", 0, 400 * MS)]
+
+
+def test_what_cuts_a_long_wait_leaves_its_parts_apart() -> None:
+    rows = waits(
+        (0, "generation", 0, 300 * MS, 2),
+        (0, "generation", 300 * MS, 330 * MS, 4),
+        (0, "loss_recovery", 100 * MS, 150 * MS, 6),
+    )
+    ledger = resolve([exchange(last=330 * MS)], rows)
+    assert [(c, b // MS, e // MS) for _, c, b, e in entries(ledger)] == [
+        ("generation", 0, 100),
+        ("loss_recovery", 100, 150),
+        ("generation", 150, 300),
+        ("generation", 300, 330),
+    ]
+    assert ledger.packet_b.tolist() == [52, 56, 52, 54]
+
+
+def test_an_entry_ends_where_the_first_token_came() -> None:
+    rows = [exchange(0, ttft_ns=40), exchange(1, 50, 90, ttft_ns=0)]
+    ledger = resolve(rows, waits((0, "generation", 20, 90, 1), (1, "transfer", 50, 90, 3)))
+    assert entries(ledger) == [
+        (0, "unknown", 0, 20),
+        (0, "generation", 20, 40),
+        (0, "generation", 40, 90),
+        (0, "unknown", 90, 100),
+        (1, "transfer", 50, 90),
+    ]
+
+
 def test_waits_are_cut_to_their_exchange() -> None:
     rows = [exchange(0, 10, 20), exchange(1, 20, 30)]
     ledger = resolve(rows, waits((0, "dns", 0, 99, 1), (1, "dns", 0, 25, 1)))
