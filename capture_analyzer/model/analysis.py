@@ -19,6 +19,7 @@ from capture_analyzer.model.limits import Limits, Queues
 from capture_analyzer.model.lookups import Lookup
 from capture_analyzer.model.messages import Message
 from capture_analyzer.model.packets import Packets
+from capture_analyzer.model.rtt_samples import RttSamples
 from capture_analyzer.model.tls_records import HandshakeMessage, TlsRecords
 from capture_analyzer.model.tunnels import Tunnel
 from capture_analyzer.model.waits import Ledger, Waits
@@ -65,6 +66,7 @@ class Tables:
     tunnels: list[Tunnel] = dataclasses.field(default_factory=list)
     limits: Limits = dataclasses.field(default_factory=Limits)
     queues: Queues = dataclasses.field(default_factory=Queues)
+    rtt_samples: RttSamples = dataclasses.field(default_factory=RttSamples)
     certificates: list[Certificate] = dataclasses.field(default_factory=list)
     ocsp_fetches: list[OcspFetch] = dataclasses.field(default_factory=list)
 
@@ -93,10 +95,11 @@ class Analysis:
         """
         if table not in TABLES:
             raise KeyError(f"no table {table!r}; tables: {', '.join(TABLES)}")
-        if table == "packets":
-            self.tables.packets.complete()
         owner = self if hasattr(self, table) else self.tables
-        return to_frame(TABLES[table], getattr(owner, table))
+        rows = getattr(owner, table)
+        if isinstance(rows, (Packets, RttSamples)):
+            rows.complete()
+        return to_frame(TABLES[table], rows)
 
 
 TABLES: dict[str, type] = {
@@ -108,6 +111,7 @@ TABLES: dict[str, type] = {
     "holes": Holes,
     "limits": Limits,
     "queues": Queues,
+    "rtt_samples": RttSamples,
     "tls_records": TlsRecords,
     "handshake_messages": HandshakeMessage,
     "certificates": Certificate,

@@ -131,6 +131,6 @@ def concatenate(table: type[T], parts: Iterable[T]) -> T:
     return table(
         **{
             field.name: np.concatenate([getattr(part, field.name) for part in parts])
-            for field in dataclasses.fields(table)  # type: ignore[arg-type]
+            for field in _columns(table)
         }
     )
