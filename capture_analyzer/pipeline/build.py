@@ -9,6 +9,7 @@ from capture_analyzer.model.capture import Capture
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.packets import Packets
 from capture_analyzer.model.progress import Progress, silent
+from capture_analyzer.model.rtt_samples import RttSamples
 from capture_analyzer.model.secrets import Secrets
 from capture_analyzer.pipeline import ocsp, timeline
 from capture_analyzer.pipeline.causes import find_waits
@@ -26,6 +27,7 @@ from capture_analyzer.pipeline.reassemble import reassemble
 from capture_analyzer.pipeline.redact import Redactor
 from capture_analyzer.pipeline.scan import scan
 from capture_analyzer.pipeline.tcp import analyse
+from capture_analyzer.pipeline.tcp.samples import add_samples
 from capture_analyzer.pipeline.tcp.wireshark import add_labels
 from capture_analyzer.pipeline.two_points import keep_one_point, tell_sides
 
@@ -116,6 +118,7 @@ def build(
         holes=tcp.holes,
         limits=tcp.limits,
         queues=tcp.queues,
+        rtt_samples=RttSamples(unfinished=functools.partial(add_samples, packets=packets)),
         tls_records=dissected.tls_records,
         handshake_messages=dissected.handshake_messages,
         frames=dissected.frames,

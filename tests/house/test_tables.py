@@ -17,6 +17,7 @@ NOT_COLUMNS = {
     "packets.sack_right",
     "packets.wireshark_labels",
     "packets.unfinished",
+    "rtt_samples.unfinished",
 }
 """Fields of a column table that its columns index into: not one element a row."""
 

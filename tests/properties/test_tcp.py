@@ -13,9 +13,13 @@ from capture_analyzer.model.capture import Capture
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.holes import HOLE_KINDS
 from capture_analyzer.model.packets import LABELS, MECHANISMS, SPURIOUS, TCP, Packets
+from capture_analyzer.model.rtt_samples import RttSamples
 from capture_analyzer.pipeline.flows import group
 from capture_analyzer.pipeline.reassemble import reassemble
 from capture_analyzer.pipeline.tcp import analyse
+from capture_analyzer.pipeline.tcp.samples import add_samples
+from capture_analyzer.pipeline.tcp.wireshark import add_labels
+from capture_analyzer.pipeline.tcp.wireshark.labelling import find_flags
 
 module = sys.modules["capture_analyzer.pipeline.tcp.analyse"]  # the name is the function's
 
@@ -141,3 +145,19 @@ def test_batches_change_nothing(rows):
             )
         )
     assert results[0] == results[1]
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(PACKET, max_size=30), st.sampled_from([0, 10**18]))
+def test_what_is_worked_out_later(rows, epoch):
+    packets = packets_of(rows)
+    analyse(packets, group(packets))
+    masks = find_flags(packets, epoch)
+    assert masks.tolist() == find_flags(packets, epoch, walk_all=True).tolist()
+    add_labels(packets, epoch)
+    assert len(packets.wireshark_label) == len(packets)
+    samples = RttSamples()
+    add_samples(samples, packets)
+    assert (samples.rtt_ns >= 0).all()
+    assert (samples.packet_no < samples.answer_packet_no).all()
+    assert (np.diff(samples.connection_no) >= 0).all()

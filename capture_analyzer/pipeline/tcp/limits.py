@@ -135,6 +135,8 @@ def find_limits(
         probes: its zero-window probes.
         fresh: its elements with new data.
     """
+    if not len(fresh):
+        return Limits()
     closed = _zero_windows(segments, path, probes, fresh)
     return concatenate(Limits, [closed, _used_up(segments, path, fresh, closed)])
 

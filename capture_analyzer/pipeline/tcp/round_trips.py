@@ -18,7 +18,7 @@ from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.pipeline.tcp.coverage import Coverage
 from capture_analyzer.pipeline.tcp.segments import SPAN, Ints, Segments
 
-_LONGEST: Final = 1 << 40  # a sample above this (18 minutes) is no round trip
+LONGEST: Final = 1 << 40  # a sample above this (18 minutes) is no round trip
 
 
 @dataclasses.dataclass(slots=True)
@@ -69,11 +69,12 @@ class RoundTrips:
         return self.client if name == "client" else self.server
 
 
-def sample(segments: Segments, coverage: Coverage) -> tuple[NDArray[np.intp], Ints]:
-    """Samples of a batch that are a new minimum of their stream.
+def answered(segments: Segments) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Segments that an acknowledgement ends at exactly, by that acknowledgement.
 
     Returns:
-        The elements that acknowledge, ascending, and the round trips in ns.
+        The segments (the first that reached that place), and the elements that acknowledge,
+        ascending.
     """
     stream, top = segments.stream, segments.top
     previous = np.empty_like(segments.ack_top)
@@ -83,23 +84,33 @@ def sample(segments: Segments, coverage: Coverage) -> tuple[NDArray[np.intp], In
     floor = stream * SPAN
     advance = np.flatnonzero(segments.ack_top > np.maximum(previous, floor))
     if not len(advance):
-        return advance, np.empty(0, np.int64)
+        return advance, advance
     key = segments.ack_top[advance] + (1 - 2 * (stream[advance] & 1)) * SPAN
     at = np.searchsorted(top, key)
     usable = at <= segments.peer[advance]
     at, advance, key = at[usable], advance[usable], key[usable]
     usable = (top[at] == key) & segments.carries[at] & (segments.length[at] > 0)
-    resent = _resent(segments, coverage)
+    return at[usable], advance[usable]
+
+
+def sample(segments: Segments, coverage: Coverage) -> tuple[NDArray[np.intp], Ints]:
+    """Samples of a batch that are a new minimum of their stream.
+
+    Returns:
+        The elements that acknowledge, ascending, and the round trips in ns.
+    """
+    stream = segments.stream
+    at, advance = answered(segments)
+    resent = sent_again(segments, coverage)
     if resent is not None:
-        usable &= ~resent[at]
-    at, advance = at[usable], advance[usable]
+        at, advance = at[~resent[at]], advance[~resent[at]]
     rtt = segments.time[advance] - segments.time[at]
-    usable = (rtt >= 0) & (rtt < _LONGEST)
-    at, advance, rtt = at[usable], advance[usable], rtt[usable]
+    usable = (rtt >= 0) & (rtt < LONGEST)
+    advance, rtt = advance[usable], rtt[usable]
     if not len(advance):
         return advance, rtt
     # One running minimum for all streams: later streams lie below all earlier ones.
-    lowest = rtt - stream[advance] * _LONGEST
+    lowest = rtt - stream[advance] * LONGEST
     running = np.minimum.accumulate(lowest)
     new = np.empty(len(lowest), np.bool_)
     new[0] = True
@@ -107,7 +118,7 @@ def sample(segments: Segments, coverage: Coverage) -> tuple[NDArray[np.intp], In
     return advance[new], rtt[new]
 
 
-def _resent(segments: Segments, coverage: Coverage) -> NDArray[np.bool_] | None:
+def sent_again(segments: Segments, coverage: Coverage) -> NDArray[np.bool_] | None:
     """Elements some of whose bytes were sent again."""
     below = coverage.below
     if not len(below):
@@ -128,7 +139,7 @@ def collect(connection_no: Ints, time_ns: Ints, rtt_ns: Ints) -> Minima:
     order = np.lexsort((rtt_ns, time_ns, connection_no))
     connection_no, time_ns, rtt_ns = connection_no[order], time_ns[order], rtt_ns[order]
     if len(order):
-        lowest = np.minimum(rtt_ns, _LONGEST - 1) - connection_no * _LONGEST
+        lowest = np.minimum(rtt_ns, LONGEST - 1) - connection_no * LONGEST
         new = np.empty(len(order), np.bool_)
         new[0] = True
         new[1:] = lowest[1:] < np.minimum.accumulate(lowest)[:-1]

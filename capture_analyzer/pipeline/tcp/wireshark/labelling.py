@@ -16,11 +16,11 @@ from capture_analyzer.model.packets import (
     Packets,
 )
 from capture_analyzer.model.wireshark_labels import joined
-from capture_analyzer.pipeline.tcp.wireshark.layout import Bools, Elements, Ints, arrange, upset
+from capture_analyzer.pipeline.tcp.regroup import regroup
+from capture_analyzer.pipeline.tcp.wireshark.layout import Bools, Ints, arrange, upset
 from capture_analyzer.pipeline.tcp.wireshark.undisturbed import label
 from capture_analyzer.pipeline.tcp.wireshark.walk import NO_SCALE, SCALE_CUT, Row, Walk
 
-_BATCH: Final = 65_536  # packets: a batch's arrays stay in the processor's cache
 _CHUNK: Final = 16_384  # packets walked at a time: bounds the memory that their numbers take
 
 
@@ -49,21 +49,13 @@ def find_flags(packets: Packets, epoch_ns: int = 0, *, walk_all: bool = False) -
         walk_all: go packet by packet through every connection; the result is the same.
     """
     masks = np.zeros(len(packets), np.int64)
-    tcp = np.flatnonzero(packets.connection_no >= 0)
-    if not len(tcp):
-        return masks
-    order = tcp[_stable(packets.connection_no[tcp])]
-    number = packets.connection_no[order].astype(np.int64)
-    heads = np.concatenate(([0], np.flatnonzero(number[1:] != number[:-1]) + 1))
-    bounds = np.append(heads, len(order))
-    reused = _reused(packets, order[heads])
-    rank = np.zeros(len(order), np.int64)
-    rank[heads[1:]] = 1
-    np.cumsum(rank, out=rank)
-    for first, last in _batches(bounds):
-        part = slice(int(bounds[first]), int(bounds[last]))
+    groups = regroup(packets)
+    order, bounds = groups.flows.order, groups.flows.bounds
+    reused = _reused(packets, order[bounds[:-1]])
+    for first, last in groups.batches():
         count = last - first
-        layout = arrange(packets, order[part], rank[part] - first, count)
+        number = np.repeat(np.arange(count), np.diff(bounds[first : last + 1]))
+        layout = arrange(packets, order[bounds[first] : bounds[last]], number, count)
         walked = upset(packets, layout, count) | reused[first:last] | walk_all
         flags = np.zeros(len(layout), np.int64)
         walked |= label(packets, layout, ~walked, count, flags)
@@ -77,26 +69,7 @@ def find_flags(packets: Packets, epoch_ns: int = 0, *, walk_all: bool = False) -
     return masks
 
 
-def _stable(numbers: NDArray[np.int32]) -> NDArray[np.intp]:
-    """Stable order; by radix sorts of 16-bit halves, several times faster than any other."""
-    order = np.argsort(numbers.astype(np.uint16), kind="stable")
-    if int(numbers.max()) > 0xFFFF:
-        high = (numbers[order] >> 16).astype(np.uint16)
-        order = order[np.argsort(high, kind="stable")]
-    return order
-
-
-def _batches(bounds: Ints) -> Iterator[tuple[int, int]]:
-    """Ranges of connections with about _BATCH packets, at least one connection."""
-    first, count = 0, len(bounds) - 1
-    while first < count:
-        limit = int(bounds[first]) + _BATCH
-        last = max(int(np.searchsorted(bounds, limit, "right")) - 1, first + 1)
-        yield first, last
-        first = last
-
-
-def _reused(packets: Packets, firsts: Elements) -> Bools:
+def _reused(packets: Packets, firsts: NDArray[np.int32]) -> Bools:
     """For each connection, by its first packet: it opens on ports that had one before."""
     ends = []
     for side, port in (("source", "source_port"), ("destination", "destination_port")):
@@ -111,7 +84,7 @@ def _reused(packets: Packets, firsts: Elements) -> Bools:
     return again
 
 
-def _rows(packets: Packets, index: Elements) -> Iterator[Row]:
+def _rows(packets: Packets, index: NDArray[np.int32]) -> Iterator[Row]:
     """Packets as `Walk` takes them."""
     options = packets.options[index]
     scale = np.where(

@@ -62,16 +62,16 @@ class Layout:
         return len(self.index)
 
 
-def arrange(packets: Packets, index: Elements, connection: Ints, count: int) -> Layout:
+def arrange(packets: Packets, indices: NDArray[np.int32], connection: Ints, count: int) -> Layout:
     """Lay out the packets of `count` whole connections.
 
     Args:
         packets: all packets.
-        index: those of the batch, by connection, capture order in each.
+        indices: those of the batch, by connection, capture order in each.
         connection: number of each one's connection within the batch, ascending.
         count: how many connections.
     """
-    key = connection * 2 + (packets.from_client[index] == 0)
+    key = connection * 2 + (packets.from_client[indices] == 0)
     # A stable sort of 16-bit keys is a radix sort, linear and by far the fastest.
     small = key.astype(np.uint16) if 2 * count <= 0x10000 else key
     permutation = np.argsort(small, kind="stable")
@@ -80,17 +80,17 @@ def arrange(packets: Packets, index: Elements, connection: Ints, count: int) -> 
     starts = np.cumsum(counts) - counts
     some = np.flatnonzero(counts)
     heads = starts[some]
-    later = np.ones(len(index), np.bool_)
+    later = np.ones(len(indices), np.bool_)
     later[heads] = False
 
     # The peer's packets before mine: all before me, less my own before me.
     beginning = np.repeat(np.minimum(starts[0::2], starts[1::2]), 2)
     others = np.arange(2 * count) ^ 1
-    before_me = permutation - np.arange(len(index)) + np.repeat(starts - beginning, counts)
+    before_me = permutation - np.arange(len(indices)) + np.repeat(starts - beginning, counts)
     peer = np.repeat(starts[others], counts) + before_me - 1
     peer[before_me <= 0] = -1
 
-    index = index[permutation]
+    index = indices[permutation].astype(np.intp)
     seq, flags = packets.seq[index], packets.flags[index]
     length = packets.payload_bytes[index].astype(np.int64)
     carried = length + ((flags & (SYN | FIN)) != 0)

@@ -262,7 +262,7 @@ def test_numbers_wrap(new_wire):
 
 def test_long_connections_are_walked_in_parts(new_wire, monkeypatch):
     monkeypatch.setattr("capture_analyzer.pipeline.tcp.wireshark.labelling._CHUNK", 2)
-    monkeypatch.setattr("capture_analyzer.pipeline.tcp.wireshark.labelling._BATCH", 3)
+    monkeypatch.setattr("capture_analyzer.pipeline.tcp.regroup.BATCH_PACKETS", 3)
     wire = new_wire()
     for port in (1, 2):
         wire.client(0, "A", 1001, 5001, client_port=port)
