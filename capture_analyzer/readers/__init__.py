@@ -1,13 +1,13 @@
 """Containers of packets: from files to a Capture.
 
-=========  =======================================================================
-source     a path to one buffer: mapped, or decompressed and spooled
-gzip       taking gzip off a stream
-spool      bytes that can't be mapped, put where they can be
-walk       the beginnings of all records of a container
-pcap       an index over the packets of a pcap buffer
-pcapng     likewise for pcapng
-=========  =======================================================================
+===========  =======================================================================
+source       a name to one buffer: mapped, or decompressed and spooled
+compression  taking gzip, zstd or lz4 off a stream
+spool        bytes that can't be mapped, put where they can be
+walk         the beginnings of all records of a container
+pcap         an index over the packets of a pcap buffer
+pcapng       likewise for pcapng
+===========  =======================================================================
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from capture_analyzer.readers.source import open_source
 __all__ = ["open_capture"]
 
 _OTHERS: Final = (
-    (b"\x28\xb5\x2f\xfd", "it is compressed with zstd, which can't be read yet: unpack it first"),
-    (b"\x04\x22\x4d\x18", "it is compressed with lz4, which can't be read yet: unpack it first"),
+    (b"\x02\x21\x4c\x18", "it is compressed with lz4 in its old format: unpack it first"),
     (b"BZh", "it is compressed with bzip2, which can't be read: unpack it first"),
     (b"\xfd7zXZ\x00", "it is compressed with xz, which can't be read: unpack it first"),
     (b"PK\x03\x04", "it is a zip archive: unpack it first"),
-    (b"\x1f\x8b", "it is compressed twice with gzip: unpack it first"),
+    (b"\x1f\x8b", "it is compressed twice: unpack it first"),
+    (b"\x28\xb5\x2f\xfd", "it is compressed twice: unpack it first"),
+    (b"\x04\x22\x4d\x18", "it is compressed twice: unpack it first"),
     (b"snoop\x00", "it is a snoop capture, which can't be read: convert it with editcap"),
     (b"GMBU", "it is a Network Monitor capture, which can't be read: convert it with editcap"),
     (b"TRSNIFF", "it is a Sniffer capture, which can't be read: convert it with editcap"),
@@ -46,7 +47,7 @@ def open_capture(path: Path, *, progress: Progress = silent) -> Capture:
     The file stays mapped as long as the result (or anything made from its buffers) lives.
 
     Args:
-        path: a pcap or pcapng file, plain or compressed with gzip.
+        path: a pcap or pcapng file, plain or compressed with gzip, zstd or lz4.
         progress: told how much has been decompressed and read.
 
     Raises:

@@ -78,7 +78,7 @@ def read_pcap(source: Source, *, progress: Progress = silent) -> Capture:
         files=[
             CaptureFile(
                 file_no=0,
-                name=source.path.name,
+                name=source.name,
                 format=source.format("pcap"),
                 packet_count=count,
                 byte_count=int(original_bytes.sum(dtype=np.int64)),

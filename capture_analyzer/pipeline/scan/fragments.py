@@ -20,7 +20,7 @@ from capture_analyzer.model.anomalies import Origin
 from capture_analyzer.pipeline.scan.area import Area
 from capture_analyzer.pipeline.scan.tally import Tally
 from capture_analyzer.protocols.ip import Datagrams
-from capture_analyzer.readers.spool import spool
+from capture_analyzer.readers.spool import Spool
 from capture_analyzer.wire.windows import column
 
 TIMEOUT_NS: Final = 60_000_000_000
@@ -147,7 +147,7 @@ class Fragments:
             return None
         offset: list[int] = []
         captured: list[int] = []
-        buffer, over = spool(parts.contents(whole, offset, captured), MAX_ASSEMBLED_BYTES)
+        buffer, over = Spool(MAX_ASSEMBLED_BYTES).take(parts.contents(whole, offset, captured))
         if over:
             fitting = sum(
                 at + size <= len(buffer) for at, size in zip(offset, captured, strict=True)

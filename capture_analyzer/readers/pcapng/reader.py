@@ -156,7 +156,7 @@ class _Reader:
             files=[
                 CaptureFile(
                     file_no=0,
-                    name=self._source.path.name,
+                    name=self._source.name,
                     format=self._source.format("pcapng"),
                     packet_count=count,
                     byte_count=int(original_bytes.sum(dtype=np.int64)),

@@ -10,7 +10,7 @@ import pytest
 
 from capture_analyzer.errors import UnsupportedFormatError
 from capture_analyzer.readers import open_capture, source, spool
-from capture_analyzer.readers.gzip import Gunzip
+from capture_analyzer.readers.compression.gzip import Gunzip
 
 
 def pcap(count: int, size: int = 100) -> bytes:
@@ -92,12 +92,15 @@ def test_the_limit_of_a_spool(tmp_path, monkeypatch):
     path = tmp_path / "x.gz"
     path.write_bytes(gzip.compress(pcap(100)))
     size = 24 + 50 * 116 + 7
-    opened_source = source.open_source(path, max_spool=size)
+    opened_source = source.open_source(path, spool=spool.Spool(size))
     assert len(opened_source.buffer) == size
     assert [a.code for a in opened_source.anomalies] == ["spool-limit"]
-    whole = source.open_source(path, max_spool=24 + 100 * 116)
+    room = spool.Spool(24 + 100 * 116 + 10)
+    whole = source.open_source(path, spool=room)
     assert whole.anomalies == []
     assert bytes(whole.buffer) == pcap(100)
+    second = source.open_source(path, spool=room)  # the limit is for all files together
+    assert (len(second.buffer), second.anomalies[0].code) == (10, "spool-limit")
 
 
 def test_nothing_in_it(tmp_path):

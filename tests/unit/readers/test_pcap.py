@@ -152,7 +152,7 @@ def test_no_such_file_and_a_folder(tmp_path):
         open_capture(tmp_path / "missing.pcap")
     with pytest.raises(CaptureReadError, match="folder"):
         open_capture(tmp_path)
-    with pytest.raises(CaptureReadError, match="not a regular file"):
+    with pytest.raises(CaptureReadError, match="nothing in it"):
         open_capture(Path("/dev/null"))
 
 
