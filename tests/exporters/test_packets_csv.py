@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
 
-from capture_analyzer.exporters import packets_csv
+from capture_analyzer import analyze
+from capture_analyzer.exporters import json, packets_csv
 from capture_analyzer.model.analysis import Analysis
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.packets import (
@@ -23,6 +25,7 @@ from capture_analyzer.model.packets import (
     SYN,
     URG,
 )
+from capture_analyzer.model.wireshark_labels import WIRESHARK_FLAGS
 
 COLUMNS = [
     *("packet_no", "time_ns", "connection_no", "from_client", "seq", "ack", "payload_bytes"),
@@ -97,3 +100,20 @@ def test_every_label_mechanism_and_verdict(hand_made: ModuleType) -> None:
 def test_every_packet_has_its_row(count: int, hand_made: ModuleType) -> None:
     rows = rows_of(hand_made.analysis(packets=hand_made.packets(count)))
     assert [row["packet_no"] for row in rows] == [str(number + 1) for number in range(count)]
+
+
+def test_what_wireshark_says_is_worked_out_for_the_table_only(captures: Path) -> None:
+    analysis = analyze(captures / "llm-incident.pcap")
+    file = io.StringIO()
+    json.export(analysis, file)
+    packets = analysis.tables.packets
+    assert packets.unfinished is not None
+    rows = rows_of(analysis)
+    assert packets.unfinished is None
+    said = {row["wireshark_label"] for row in rows}
+    assert "" in said
+    assert said == set(packets.wireshark_labels)
+    assert said <= {"", *WIRESHARK_FLAGS, "retransmission+fast_retransmission"}
+    assert len(said) > 1
+    marked = next(row for row in rows if row["wireshark_label"] == "retransmission")
+    assert marked["label"] in {"syn", "retransmission"}
