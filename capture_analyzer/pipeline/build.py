@@ -29,7 +29,7 @@ from capture_analyzer.pipeline.scan import scan
 from capture_analyzer.pipeline.tcp import analyse
 from capture_analyzer.pipeline.tcp.samples import add_samples
 from capture_analyzer.pipeline.tcp.wireshark import add_labels
-from capture_analyzer.pipeline.two_points import keep_one_point, tell_sides
+from capture_analyzer.pipeline.two_points import count_aside, keep_one_point
 
 
 def build(
@@ -57,7 +57,7 @@ def build(
     flows, aside = keep_one_point(packets, group(packets))
     progress("connections", 1, 3)
     tcp = analyse(packets, flows)
-    tell_sides(packets, flows, aside)
+    count_aside(packets, flows, tcp.connections, aside)
     packets.unfinished = functools.partial(add_labels, epoch_ns=capture.epoch_ns)
     progress("connections", 2, 3)
     streams = reassemble(capture, packets, flows, tcp.connections)

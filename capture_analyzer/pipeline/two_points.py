@@ -11,11 +11,13 @@ The time between the two may be anything: the way between the points, or two clo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.packets import LABELS, Packets
 from capture_analyzer.pipeline.flows import Flows
 from capture_analyzer.pipeline.tcp.roles import client_is_low
@@ -69,10 +71,27 @@ def keep_one_point(packets: Packets, flows: Flows) -> tuple[Flows, NDArray[np.in
     )
 
 
-def tell_sides(packets: Packets, flows: Flows, aside: NDArray[np.intp]) -> None:
-    """Write ``packets.from_client`` of what was set aside, by the packets that were kept."""
+def count_aside(
+    packets: Packets,
+    flows: Flows,
+    connections: Sequence[Connection],
+    aside: NDArray[np.intp],
+) -> None:
+    """Let what was set aside belong to its connections.
+
+    Writes ``packets.from_client``, by the packets that were kept, and the connections' count
+    of packets.
+    """
     if not len(aside):
         return
+    for number, count in zip(
+        *(
+            column.tolist()
+            for column in np.unique(packets.connection_no[aside], return_counts=True)
+        ),
+        strict=True,
+    ):
+        connections[number].packet_count += count
     first = flows.order[flows.bounds[:-1]]
     like = first[packets.connection_no[aside]]
     same = packets.source[aside] == packets.source[like]

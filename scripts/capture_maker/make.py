@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -25,11 +26,12 @@ _MIDDLE_HOPS = 3  # routers between the client and the middle vantage
 def encode(packet: Packet, form: Form, client_addresses: tuple[str, ...]) -> bytes:
     """The frame as the vantage captures it."""
     upward = packet.source[0] in client_addresses
+    at = packet.seen_at or form.vantage
     passed = {
         "client": 0 if upward else packet.hops,
         "middle": _MIDDLE_HOPS if upward else packet.hops - _MIDDLE_HOPS,
         "server": packet.hops if upward else 0,
-    }[form.vantage]
+    }[at]
     if packet.protocol == headers.UDP:
         body = headers.udp(packet.source, packet.destination, packet.payload)
     else:
@@ -64,15 +66,38 @@ def play(scenario: Scenario, key_log: Path) -> tuple[Stage, Written, list[files.
     resolution = 1 if form.nanoseconds else US
     at = form.vantage
     seen = [p for p in stage.network.packets if at in p.tapped]
+    seen += _copies(stage.network.packets, form)
     seen.sort(key=lambda p: p.tapped[at])  # stable: ties in order of sending
     if form.keeps:
         seen = [p for n, p in enumerate(seen) if form.keeps(n, p)]
+    if form.clock:
+        for packet in stage.network.packets:
+            packet.tapped = {where: form.clock(time) for where, time in packet.tapped.items()}
+    if form.queues:
+        for n in range(form.queues, len(seen) - 1, form.queues):
+            seen[n], seen[n + 1] = seen[n + 1], seen[n]
     stamps = [p.tapped[at] // resolution * resolution for p in seen]
     frames = []
     for packet, stamp in zip(seen, stamps, strict=True):
         data = encode(packet, form, stage.client.addresses)
         frames.append(files.Frame(EPOCH_NS + stamp, data, len(data)))
     return stage, Written(seen, stamps, at), frames
+
+
+def _copies(packets: list[Packet], form: Form) -> list[Packet]:
+    """Packets that the capture holds a second time, stamped as it saw them."""
+    at = form.vantage
+    twins = []
+    for packet in packets:
+        if form.twice_ns and at in packet.tapped:
+            when = packet.tapped[at] + form.twice_ns
+            twins.append(dataclasses.replace(packet, copy=True, tapped={at: when}))
+        elif form.merged and "server" in packet.tapped:
+            when = packet.tapped["server"]
+            twins.append(
+                dataclasses.replace(packet, copy=True, tapped={at: when}, seen_at="server")
+            )
+    return twins
 
 
 def write(form: Form, frames: list[files.Frame], key_log: bytes) -> bytes:

@@ -45,7 +45,8 @@ class Packet:
     from_client: bool = True
     sent_ns: int = 0
     arrived_ns: int | None = None
-    copy: bool = False  # a duplicate that the network made
+    copy: bool = False  # a duplicate that the network or the capture made
+    seen_at: Vantage | None = None  # where it was captured, if not at the file's vantage
     hops: int = 7
     tapped: dict[Vantage, int] = dataclasses.field(default_factory=dict)
 
@@ -116,6 +117,10 @@ class Host:
         self.datagrams: dict[int, Callable[[Packet], None]] = {}
         self.endpoints: dict[tuple[Address, Address], Endpoint] = {}
         self.dark = False  # drops everything, like a firewall
+        # Of the TCP endpoints that are made from now on:
+        self.mtu = 1500  # what the link carries; the MSS follows from it
+        self.nodelay = True  # Nagle's algorithm is off
+        self.receive_buffer: int | None = None  # a fixed one; None grows as Linux lets it
 
 
 class Network:

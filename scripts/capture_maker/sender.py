@@ -67,6 +67,8 @@ class Sender:
         self.retransmit_timer: Timer | None = None
         self.timer_kind = ""
         self.reorder_timer: Timer | None = None
+        self.probe_timer: Timer | None = None
+        self.probes = 0
         self.last_sent_ns = 0
 
     def _transmit(self, data: bytes, offset: int, flags: int, again: str = "") -> Packet:
@@ -113,6 +115,19 @@ class Sender:
             if self.nxt < len(self.buffer) and not self._may_send():
                 break
             self._send_new()
+        if self.segments or self.nxt >= len(self.buffer):
+            if self.probe_timer:
+                self.probe_timer.cancel()
+            self.probes = 0
+        elif self.peer_window < self.mss and not (self.probe_timer and self.probe_timer.pending):
+            wait = self.rto << self.probes
+            self.probe_timer = self.simulation.after(wait, self._probe)
+
+    def _probe(self) -> None:
+        """Ask whether the window has opened (RFC 9293, section 3.8.6.1), as Linux does."""
+        if self.state == "established" and not self.segments and self.peer_window < self.mss:
+            self.probes += 1
+            self._transmit(b"", self.nxt - 1, ACK)
 
     def _may_send(self) -> bool:
         size = min(self.mss, len(self.buffer) - self.nxt)

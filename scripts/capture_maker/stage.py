@@ -193,6 +193,10 @@ class Form:
     two_sections: bool = False  # the second in the other byte order
     cut_bytes: int = 0  # so much is missing at the end of the file
     keeps: Callable[[int, Packet], bool] | None = None  # by 0-based position; others are not saved
+    twice_ns: int = 0  # every packet is saved again, so much later (a mirror port)
+    merged: bool = False  # what the server's capture saw is in the file, too
+    clock: Callable[[int], int] | None = None  # what the capture's clock shows at each instant
+    queues: int = 0  # every so many packets, two are saved in the wrong order
 
 
 @dataclasses.dataclass(slots=True)

@@ -36,7 +36,7 @@ class Endpoint(Sender):
     def __init__(
         self, host: Host, local: Address, remote: Address, connection: Connection, active: bool
     ) -> None:
-        mss = 1460 - 12 if ":" not in local[0] else 1440 - 12
+        mss = host.mtu - (40 if ":" not in local[0] else 60) - 12
         super().__init__(host.network.simulation, mss, connection.isn(active))
         self.host = host
         self.network: Network = host.network
@@ -49,7 +49,10 @@ class Endpoint(Sender):
         self.timestamp_base = number("timestamps", local[0], remote[0])
         self.established = Signal(self.simulation)
         self.readable = Signal(self.simulation)
+        self.nodelay = host.nodelay
         # Receiving.
+        self.receive_buffer = host.receive_buffer
+        self.last_window = 0  # offered last
         self.rcv_nxt = 0
         self.received = bytearray()
         self.waiting: list[tuple[int, int, bytes, bool]] = []  # out of order: start, end, data, FIN
@@ -87,6 +90,8 @@ class Endpoint(Sender):
             raise ConnectionResetError_
         data = bytes(self.received)
         self.received.clear()
+        if self.receive_buffer and self.last_window < self.mss <= self._window():
+            self._transmit(b"", self.nxt, ACK)  # a window update
         return data
 
     def close(self) -> None:
@@ -114,8 +119,9 @@ class Endpoint(Sender):
         # Past the peer's FIN the acknowledgement counts one more.
         acked = self.rcv_nxt + (1 if self.peer_fin else 0)
         ack = (self.peer_isn + 1 + acked) & 0xFFFFFFFF if flags & ACK else 0
-        first_window = 64_240 if self.active else 65_160
-        limit = min(MAX_RECEIVE_WINDOW, first_window + 2 * self.rcv_nxt) >> WINDOW_SCALE
+        first_window = min(self.receive_buffer or 65_535, 64_240 if self.active else 65_160)
+        self.last_window = self._window()
+        limit = self.last_window >> WINDOW_SCALE
         if syn:
             options = tcp_options(
                 mss=self.mss + 12,
@@ -151,6 +157,15 @@ class Endpoint(Sender):
             self._ack_was_sent(acked)
         self.network.send(packet)
         return packet
+
+    def _window(self) -> int:
+        """Bytes that there is room for; with a fixed buffer no less than a segment, or none."""
+        if self.receive_buffer is None:
+            first = 64_240 if self.active else 65_160
+            return min(MAX_RECEIVE_WINDOW, first + 2 * self.rcv_nxt)
+        free = self.receive_buffer - len(self.received) - sum(len(w[2]) for w in self.waiting)
+        # Silly windows are avoided (RFC 9293, section 3.8.6.2.2).
+        return free if free >= min(self.mss, self.receive_buffer // 2) else 0
 
     def _ack_was_sent(self, acked: int) -> None:
         self.unacked_bytes = 0
@@ -232,6 +247,8 @@ class Endpoint(Sender):
             self._handle_ack(packet)
         if packet.payload or packet.flags & FIN:
             self._handle_data(packet)
+        elif self.receive_buffer and packet.offset == self.rcv_nxt - 1:
+            self._transmit(b"", self.nxt, ACK)  # the answer to a window probe
         self._output()
 
     def _handle_syn(self, packet: Packet) -> None:
@@ -304,7 +321,13 @@ class Endpoint(Sender):
 
     def _forget(self) -> None:
         self.state = "closed"
-        for timer in (self.retransmit_timer, self.ack_timer, self.reorder_timer, self.syn_timer):
+        for timer in (
+            self.retransmit_timer,
+            self.ack_timer,
+            self.reorder_timer,
+            self.syn_timer,
+            self.probe_timer,
+        ):
             if timer:
                 timer.cancel()
         self.host.endpoints.pop((self.local, self.remote), None)

@@ -137,7 +137,8 @@ def test_connections(name: str) -> None:
         assert got.start_ns == wanted["start_ns"]
         if name != "syn-duplicated":  # see there: a copy that the network made
             assert got.syn_retransmissions == wanted["syn_retransmissions"]
-        assert got.missing_bytes == wanted["missing_bytes"]
+        if not truth(name).get("half"):  # of the other half nothing was to be captured
+            assert got.missing_bytes == wanted["missing_bytes"]
         if got.vantage_confidence > 0.5:
             assert got.vantage_side in (truth(name)["vantage"], "unknown")
         hello = not truth(name).get("unreadable") and not truth(name).get("mid_connection")

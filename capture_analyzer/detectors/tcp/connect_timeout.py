@@ -84,21 +84,34 @@ def _unanswered(connection: Connection) -> bool:
 
 def _gave_up(connection: Connection, others: list[Connection], end_ns: int) -> bool:
     """Whether the client stopped to wait before the capture ended."""
-    first, last = connection.syn_ns or 0, connection.end_ns
+    last = connection.end_ns
     repeats = len(connection.retry_packet_nos)
     # The next SYN is due twice as long after the last as that came after the one before.
     due = FIRST_TIMER_NS << min(repeats, 6) if repeats else FIRST_TIMER_NS
     if end_ns - last > due * 3 // 2:
         return True
-    return any(
-        other.connection_no != connection.connection_no
+    return _next_attempt(connection, others) is not None
+
+
+def _next_attempt(connection: Connection, others: list[Connection]) -> int | None:
+    """When the client opened a connection that came up, behind the last SYN of this one."""
+    starts = [
+        other.syn_ns
+        for other in others
+        if other.connection_no != connection.connection_no
         and other.client_ip == connection.client_ip
         and other.syn_ns is not None
-        and first < other.syn_ns
+        and other.syn_ns > connection.end_ns
         and other.established_ns is not None
-        and other.syn_ns >= last
-        for other in others
-    )
+    ]
+    return min(starts, default=None)
+
+
+def _waited(connection: Connection, others: list[Connection]) -> int:
+    """How long the client waited, as far as it shows: to its next attempt, or its last SYN."""
+    following = _next_attempt(connection, others)
+    end = connection.end_ns if following is None else following
+    return end - (connection.syn_ns or 0)
 
 
 def _finding(tables: Tables, group: list[Connection], others: list[Connection]) -> Finding:
@@ -117,21 +130,22 @@ def _finding(tables: Tables, group: list[Connection], others: list[Connection]) 
     )
     severities: list[Severity] = [by_default(cost, length) for cost, length, _ in costs]
     severities.append("warning" if recovered else "critical")
-    waits = sorted(connection.end_ns - (connection.syn_ns or 0) for connection in group)
+    waits = sorted(_waited(connection, others) for connection in group)
     server, count = with_port(group[0]), len(group)
     tries = sum(1 + len(connection.retry_packet_nos) for connection in group)
+    syns = "SYN" if tries == 1 else "SYNs"
     if count == 1:
-        summary = f"A connection request to {server} got no answer"
-        if tries > 1:
-            summary += f" to {wording.count_word(tries)} SYNs in {wording.duration(waits[0])}"
+        summary = (
+            f"A connection request to {server} got no answer to {wording.count_word(tries)} {syns}"
+        )
     else:
         summary = (
             f"{upper_first(wording.count_word(count))} connection requests to {server} got no "
-            "answer"
+            f"answer to {wording.count_word(tries)} {syns}"
         )
-        if waits[-1]:
-            summary += f", tried for {time_range(waits[0], waits[-1])}"
-    summary += "; another attempt succeeded." if recovered else "."
+    if waits[-1]:
+        summary += f"; the client gave up after {time_range(waits[0], waits[-1])}"
+    summary += ", and another attempt succeeded." if recovered else "."
     evidence = [number for connection in group for number in _packets(connection)]
     return Finding(
         detector="tcp/connect-timeout",

@@ -304,7 +304,10 @@ def _used_up(segments: Segments, path: Path, fresh: NDArray[np.intp], closed: Li
     fits = path.mss[mine]
     window_full = known_scale & (edge - sent < fits) & (now_edge > edge)
     window_full &= segments.end[behind] <= now_edge + fits
-    congestion = ~window_full & (now_acked > acked) & (now_acked < sent) & (flight >= 2 * fits)
+    # The first acknowledgement of a flight lets the next segment go; most is still on its way.
+    first = np.minimum(np.searchsorted(segments.ack_top, segments.ack_top[known] + 1), freed)
+    congestion = ~window_full & (now_acked > acked) & (flight >= 2 * fits)
+    congestion &= segments.ack_top[first] - other * SPAN < sent
     kind = np.where(window_full, LIMIT_CODE["window_full"], LIMIT_CODE["congestion_window"])
     kind = kind.astype(np.uint8)
     use = window_full | congestion

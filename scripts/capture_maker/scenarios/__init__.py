@@ -2,7 +2,7 @@
 
 from capture_maker.scenarios import incident  # noqa: I001 - the order of the table
 from capture_maker.scenarios import basic, web, names, tls, streams, multiplex, keys
-from capture_maker.scenarios import loss, tunnels, containers, hostile
+from capture_maker.scenarios import loss, tcp_faults, tunnels, containers, hostile
 
 __all__ = [
     "basic",
@@ -14,6 +14,7 @@ __all__ = [
     "multiplex",
     "names",
     "streams",
+    "tcp_faults",
     "tls",
     "tunnels",
     "web",
