@@ -13,6 +13,7 @@ names. Where the certificate can't be read (TLS 1.3 without keys), only the time
 from __future__ import annotations
 
 import dataclasses
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal
 
@@ -43,6 +44,9 @@ TOLERANCE_NS: Final = 1_000_000
 
 SILENT_NS: Final = 200_000_000
 """A step this long behind an unanswered question that nobody took back had waited for it."""
+
+MAX_CANDIDATES: Final = 64
+"""Connections of a client that are looked at for a fetch, the latest before it."""
 
 _TRUST: Final = {"certificate": 1.0, "responder": 0.9, "time": 0.7}
 _TIES: Final = tuple(_TRUST)  # best first
@@ -109,9 +113,16 @@ def find_fetches(facts: Facts) -> list[Found]:
         return []
     found.sort(key=lambda row: (row.fetch.from_ns, row.fetch.asked_connection_no))
     clients = {facts.connections[row.fetch.asked_connection_no].client_ip for row in found}
-    steps = _steps(facts, clients)
+    steps: dict[str, list[Steps]] = {}
+    for step in _steps(facts, clients):
+        steps.setdefault(facts.connections[step.connection_no].client_ip, []).append(step)
+    for rows in steps.values():
+        rows.sort(key=_certificate_ns)
     for row in found:
-        _tie(facts, row, steps)
+        client = facts.connections[row.fetch.asked_connection_no].client_ip
+        mine = steps.get(client, [])
+        before = bisect_right(mine, row.fetch.from_ns + TOLERANCE_NS, key=_certificate_ns)
+        _tie(facts, row, mine[max(0, before - MAX_CANDIDATES) : before])
     _chain([row.fetch for row in found])
     return found
 
@@ -142,13 +153,14 @@ def number_fetches(found: Iterable[Found]) -> list[OcspFetch]:
 def _questions(facts: Facts) -> list[tuple[Exchange, CertificateId | None]]:
     """Exchanges in clear that ask a responder, and what they ask for."""
     found: list[tuple[Exchange, CertificateId | None]] = []
+    requests: dict[tuple[int, int], Message] = {}
     for exchange in facts.exchanges:
         method = exchange.method
         if method not in ("POST", "GET") or facts.connections[exchange.connection_no].tls:
             continue
         if method == "POST":
             if _type(exchange.request_fields) == REQUEST_TYPE:
-                found.append((exchange, _posted(facts, exchange)))
+                found.append((exchange, _posted(facts, exchange, requests)))
             continue
         path = exchange.path or ""
         asked = request_in_path(path) if len(path) >= _SHORTEST_PATH else None
@@ -164,22 +176,21 @@ def _type(fields: Sequence[object]) -> str:
     return ""
 
 
-def _posted(facts: Facts, exchange: Exchange) -> CertificateId | None:
+def _posted(
+    facts: Facts, exchange: Exchange, requests: dict[tuple[int, int], Message]
+) -> CertificateId | None:
     """What a POST asks for; None if its content can't be read."""
-    for message in facts.messages:
-        if (
-            message.connection_no == exchange.connection_no
-            and message.from_client
-            and message.seen_ns == exchange.request_start_ns
-            and 0 < message.content_bytes <= MAX_REQUEST_BYTES
-        ):
-            end = message.offset + message.length
-            stream = facts.streams.stream(message.connection_no, True)
-            try:
-                return parse_request(stream.read(end - message.content_bytes, end))
-            except MalformedOcspError:
-                return None
-    return None
+    if not requests:
+        requests.update({(m.connection_no, m.seen_ns): m for m in facts.messages if m.from_client})
+    message = requests.get((exchange.connection_no, exchange.request_start_ns))
+    if message is None or not 0 < message.content_bytes <= MAX_REQUEST_BYTES:
+        return None
+    end = message.offset + message.length
+    stream = facts.streams.stream(message.connection_no, True)
+    try:
+        return parse_request(stream.read(end - message.content_bytes, end))
+    except MalformedOcspError:
+        return None
 
 
 def _of_exchange(facts: Facts, exchange: Exchange, asked: CertificateId | None) -> Found:
@@ -301,16 +312,21 @@ def _is_tls13(facts: Facts, number: int) -> bool:
     return tls is not None and tls.version == "TLS 1.3"
 
 
+def _certificate_ns(step: Steps) -> int:
+    return step.certificate_ns
+
+
 def _tie(facts: Facts, row: Found, steps: Sequence[Steps]) -> None:
-    """Find the connection that a fetch is about, and what waited for it."""
+    """Find the connection that a fetch is about, and what waited for it.
+
+    Args:
+        facts: all.
+        row: the fetch.
+        steps: of its client's connections whose certificate was there when it began.
+    """
     fetch = row.fetch
-    client = facts.connections[fetch.asked_connection_no].client_ip
     best: tuple[tuple[int, bool, int], Steps, Tie, _Wait | None] | None = None
     for step in steps:
-        if facts.connections[step.connection_no].client_ip != client:
-            continue
-        if fetch.from_ns < step.certificate_ns - TOLERANCE_NS:
-            continue
         tie = _tied_by(facts, row, step.connection_no)
         if tie is None:
             continue
@@ -395,7 +411,7 @@ def _chain(fetches: Sequence[OcspFetch]) -> None:
         fetch = fetches[index]
         if fetch.to_ns is None or fetch.waited_until_ns is not None:
             continue
-        for later in fetches[index + 1 :]:
+        for later in fetches[index + 1 : index + 1 + MAX_CANDIDATES]:
             if later.from_ns > fetch.to_ns + PROMPT_NS:
                 break
             if (

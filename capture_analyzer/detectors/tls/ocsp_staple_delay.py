@@ -1,0 +1,188 @@
+"""A server took long for a handshake because it staples an OCSP response.
+
+What it detects:
+    Handshakes with a stapled response in which the server waited 50 ms or more, and three times
+    as long as in its other handshakes, before the ServerHello or before the Certificate. That
+    is what a server does that fetches the response when a client asks for it. A server that is
+    slow in all handshakes is not meant (see tls/slow-handshake).
+
+    The connections of one server are one finding.
+
+Why it matters:
+    The stapled response is there to save the client a fetch. A server that fetches it while
+    the client waits only moves the wait.
+
+What to do:
+    Let the server fetch responses ahead of time and keep them: ssl_stapling_file or a warm cache
+    in nginx, SSLStaplingCache in Apache httpd; and give up early on a responder that is slow.
+
+When it is wrong:
+    A first handshake is slower for other reasons too: cold caches, a process that starts. Where
+    there is no other handshake to compare with, the finding is a hint only (confidence 0.4).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Iterable
+from typing import Final
+
+from capture_analyzer.detectors.about import about, number_of
+from capture_analyzer.detectors.contract import Meta
+from capture_analyzer.detectors.handshakes import Handshake, handshakes_of
+from capture_analyzer.detectors.phrases import amount
+from capture_analyzer.detectors.servers import Server, label, server_of
+from capture_analyzer.detectors.setups import carried
+from capture_analyzer.detectors.severity import by_default, worst
+from capture_analyzer.model.analysis import Tables
+from capture_analyzer.model.column import column
+from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding
+
+MS: Final = 1_000_000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Options:
+    """Thresholds of this detector."""
+
+    beyond_ms: int = column(
+        "Least time beyond the round trip, and beyond the other handshakes.", unit="ms", default=50
+    )
+    times: float = column("So many times as long as the others.", default=3.0)
+
+
+META = Meta(
+    tables=("handshake_messages",),
+    options=Options,
+    severity=(
+        "by what it cost, where there are other handshakes to compare with; info: there are none"
+    ),
+    references=("RFC 6066, section 8 (certificate status request)",),
+)
+
+
+@dataclasses.dataclass(slots=True)
+class _Delay:
+    shake: Handshake
+    gap_ns: int  # the longer one, without the round trip
+    before: str
+    from_ns: int
+    to_ns: int
+    packets: list[int]
+
+
+def detect(tables: Tables, options: Options) -> Iterable[Finding]:
+    """Yield a finding for each server."""
+    stapled: dict[Server, list[int]] = {}
+    for connection in tables.connections:
+        tls = connection.tls
+        if tls is not None and tls.ocsp_stapled and tls.duration_ns is not None:
+            stapled.setdefault(server_of(connection), []).append(connection.connection_no)
+    if not stapled:
+        return
+    numbers: dict[Server, list[int]] = {}
+    for connection in tables.connections:
+        if connection.tls is not None and server_of(connection) in stapled:
+            numbers.setdefault(server_of(connection), []).append(connection.connection_no)
+    for server, mine in numbers.items():
+        delays = [d for d in map(_delay, handshakes_of(tables, mine)) if d is not None]
+        suspects = [
+            delay
+            for delay in delays
+            if delay.shake.connection.connection_no in stapled[server]
+            and delay.gap_ns >= options.beyond_ms * MS
+        ]
+        if not suspects:
+            continue
+        slow = {id(delay) for delay in suspects}
+        others = [delay.gap_ns for delay in delays if id(delay) not in slow]
+        if not others:
+            if len(delays) == 1:
+                yield _finding(tables, suspects, None)
+            continue  # uniformly slow
+        usual = int(statistics.median(others))
+        late = [
+            delay
+            for delay in suspects
+            if delay.gap_ns >= options.times * usual
+            and delay.gap_ns - usual >= options.beyond_ms * MS
+        ]
+        if late:
+            yield _finding(tables, late, usual)
+
+
+def _delay(shake: Handshake) -> _Delay | None:
+    """The longer of a server's two gaps, without the round trip."""
+    if shake.hello_ns is None or shake.server_hello_ns is None:
+        return None
+    rtt = shake.connection.rtt_ns or shake.connection.server_side_rtt_ns
+    if rtt is None:
+        return None
+    packets = shake.packets
+    first = shake.server_hello_ns - shake.hello_ns - rtt
+    chosen = _Delay(
+        shake,
+        max(first, 0),
+        "ServerHello",
+        shake.hello_ns,
+        shake.server_hello_ns,
+        [packets["hello"], packets["server_hello"]],
+    )
+    if shake.certificate_ns is not None:
+        second = shake.certificate_ns - shake.server_hello_ns
+        if second > first:
+            begin, end = shake.server_hello_ns, shake.certificate_ns
+            numbers = [packets["server_hello"], packets["certificate"]]
+            chosen = _Delay(shake, second, "Certificate", begin, end, numbers)
+    return chosen
+
+
+def _finding(tables: Tables, late: list[_Delay], usual_ns: int | None) -> Finding:
+    by_gap = sorted(late, key=lambda delay: (-delay.gap_ns, delay.from_ns))
+    longest = by_gap[0]
+    connections = [delay.shake.connection for delay in by_gap]
+    server = label(connections[0])
+    setups = carried(tables, "tls_handshake", {c.connection_no for c in connections})
+    saving = {d.shake.connection.connection_no: d.gap_ns - (usual_ns or 0) for d in by_gap}
+    costs = [
+        (min(saving[number], entry.within(d.from_ns, d.to_ns)), entry)
+        for d in by_gap
+        for number in [d.shake.connection.connection_no]
+        if (entry := setups.get(number)) is not None
+    ]
+    evidence = [number for delay in by_gap for number in delay.packets]
+    compared = "" if usual_ns is None else f", in others {amount(usual_ns)}"
+    columns = about(tables, connections)
+    columns |= {
+        "exchange_nos": [entry.exchange.exchange_no for _, entry in costs],
+        "from_ns": min(delay.from_ns for delay in late),
+        "to_ns": max(delay.to_ns for delay in late),
+    }
+    return Finding(
+        detector="tls/ocsp-staple-delay",
+        severity="info"
+        if usual_ns is None
+        else worst(by_default(cost, entry.length_ns) for cost, entry in costs),
+        confidence=0.4 if usual_ns is None else 0.8,
+        summary=(
+            f"{server} took {amount(longest.gap_ns)} before its {longest.before} in "
+            f"{number_of(len(late), 'handshake')} with a stapled OCSP response{compared}."
+        ),
+        advice=(
+            f"Let {server} fetch OCSP responses ahead of time and keep them, instead of when a "
+            "client asks."
+        ),
+        action=f"Let {server} fetch OCSP responses ahead of time" if usual_ns is not None else "",
+        **columns,
+        estimated_saving_ns=sum(saving.values()),
+        measures={
+            "gap_max_ns": longest.gap_ns,
+            "gap_usual_ns": usual_ns,
+            "before": longest.before,
+            "handshakes": len(late),
+        },
+        examples=[Example(delay.packets) for delay in by_gap[:MAX_EXAMPLES]],
+        packet_nos=evidence[:MAX_PACKET_NOS],
+        packet_total=len(set(evidence)),
+    )
