@@ -58,15 +58,17 @@ META = Meta(
 def detect(tables: Tables, options: Options) -> Iterable[Finding]:
     """Yield a finding for each server."""
     failed: dict[Server, list[Exchange]] = {}
-    answered: dict[Server, int] = {}
-    servers = [server_of(connection) for connection in tables.connections]
     for exchange in tables.exchanges:
-        if exchange.status is None:
-            continue
-        server = servers[exchange.connection_no]
-        answered[server] = answered.get(server, 0) + 1
-        if exchange.status >= 500:
+        if exchange.status is not None and exchange.status >= 500:
+            server = server_of(tables.connections[exchange.connection_no])
             failed.setdefault(server, []).append(exchange)
+    if not failed:
+        return
+    answered: dict[Server, int] = {}
+    for exchange in tables.exchanges:
+        if exchange.status is not None:
+            server = server_of(tables.connections[exchange.connection_no])
+            answered[server] = answered.get(server, 0) + 1
     for server, group in failed.items():
         yield _finding(tables, group, answered[server], options)
 

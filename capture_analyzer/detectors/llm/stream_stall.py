@@ -110,34 +110,41 @@ class _Stall:
 def detect(tables: Tables, options: Options) -> Iterable[Finding]:
     """Yield a finding for each server and party to blame."""
     groups: dict[tuple[Server, str], list[_Stall]] = {}
+    for stall in _stalls(tables, options):
+        server = server_of(tables.connections[stall.exchange.connection_no])
+        groups.setdefault((server, stall.split.worst), []).append(stall)
+    if not groups:
+        return
     streamed: dict[Server, int] = {}
     for exchange in tables.exchanges:
-        if exchange.stream is None or exchange.stream.cadence_ns is None:
-            continue
-        server = server_of(tables.connections[exchange.connection_no])
-        streamed[server] = streamed.get(server, 0) + 1
-        for stall in _stalls(tables, exchange, exchange.stream.cadence_ns, options):
-            groups.setdefault((server, stall.split.worst), []).append(stall)
+        if exchange.stream is not None and exchange.stream.cadence_ns is not None:
+            server = server_of(tables.connections[exchange.connection_no])
+            streamed[server] = streamed.get(server, 0) + 1
     for (server, party), stalls in groups.items():
         yield _finding(tables, party, stalls, streamed[server])
 
 
-def _stalls(
-    tables: Tables, exchange: Exchange, cadence_ns: int, options: Options
-) -> Iterable[_Stall]:
-    """The stalls of one streamed answer."""
+def _stalls(tables: Tables, options: Options) -> Iterable[_Stall]:
+    """The stalls of all streamed answers."""
     events = tables.events
-    rows = events.rows_of(exchange.exchange_no)
-    content = np.flatnonzero(events.kind[rows] == _CONTENT) + rows.start
-    # What waited for the same thing became usable together.
-    times = np.maximum.accumulate(events.time_ns[content])
-    gaps = np.diff(times)
-    long = gaps > max(options.least_ms * 1_000_000, round(options.factor * cadence_ns))
-    for place in np.flatnonzero(long).tolist():
-        from_ns, to_ns = int(times[place]), int(times[place + 1])
+    content = np.flatnonzero(events.kind == _CONTENT)
+    if len(content) < 2:
+        return
+    exchange_no, time = events.exchange_no[content], events.time_ns[content]
+    least_ns = options.least_ms * 1_000_000
+    # Below the shortest stall the pace does not matter.
+    long = (time[1:] - time[:-1] > least_ns) & (exchange_no[1:] == exchange_no[:-1])
+    places = np.flatnonzero(long)
+    first = np.searchsorted(exchange_no, exchange_no[places], "left")
+    for place, begin in zip(places.tolist(), first.tolist(), strict=True):
+        exchange = tables.exchanges[int(exchange_no[place])]
+        pace_ns = None if exchange.stream is None else exchange.stream.cadence_ns
+        from_ns, to_ns = int(time[place]), int(time[place + 1])
+        if pace_ns is None or to_ns - from_ns <= options.factor * pace_ns:
+            continue
         yield _Stall(
             exchange,
-            place + 1,
+            place - begin + 1,
             from_ns,
             to_ns,
             events.packet_no[content[place : place + 2]].tolist(),

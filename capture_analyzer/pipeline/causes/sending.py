@@ -132,46 +132,49 @@ def _judge(
 ) -> None:
     """Fill in `free` and `left`."""
     stream, seen = sending.stream, sending.seen
-    connection = stream >> 1
-    group = stream.astype(np.int32)
     opens = np.ones(len(stream), np.bool_)
     opens[1:] = stream[1:] != stream[:-1]
     # Fresh: all before it was there, and nothing behind it was.
-    latest = running_maximum(group, seen)
-    before = np.concatenate((seen[:1], latest[:-1]))
-    backwards = running_maximum(-group[::-1], -seen[::-1])
-    fresh = (-backwards[::-1] >= seen) & (seen >= before) & ~opens
-    gap = np.where(fresh, seen - before, 0)
+    before, earliest = seen.copy(), seen
+    before[1:] = seen[:-1]
+    if np.any((before > seen) & ~opens):
+        before[1:] = running_maximum(stream, seen)[:-1]
+        earliest = -running_maximum(-stream[::-1], -seen[::-1])[::-1]
+    gap = np.where((earliest >= seen) & ~opens, seen - before, -1)
+    fresh = np.flatnonzero(gap >= STEP_NS)
+    if not len(fresh):
+        return
+    connection, start = stream[fresh] >> 1, sending.start[fresh]
+    bounds = np.append(np.flatnonzero(opens), len(stream))
+    place = np.searchsorted(bounds, fresh, "right")
 
     known = links.beyond[connection] != NO_TIME
     beyond = np.where(known, links.beyond[connection], 0)
     acked = _Acknowledged.of(streams, element, packets, stream)
     slack = JITTER_NS + beyond // 10
-    surely = acked.up_to(stream, seen - beyond - slack)
-    perhaps = acked.up_to(stream, seen - beyond + slack)
-    low = np.searchsorted(stream, stream, "left")
-    high = np.searchsorted(stream, stream, "right")
-    outstanding = np.arange(len(stream)) - bisect_right(sending.end, low, high, surely)
-
-    small = sending.end - sending.start < links.full[connection]
-    after_small = np.concatenate(([False], small[:-1])) & fresh
-    idle = surely >= sending.start
-    # Sent while a small segment was outstanding: no Nagle's algorithm here.
-    hasty = small & after_small & (perhaps < sending.start)
-    without_nagle = np.bincount(stream[hasty], minlength=len(streams) + 1)[stream] >= 2
-    # It lets the last small segment go when all is acknowledged, and full ones as they fill.
-    may_be_nagle = ((perhaps >= sending.start) | ~small) & ~idle & ~without_nagle
-    few = outstanding < FEW_SEGMENTS
-    few &= seen - _last_repair(holes, stream, seen) > (
+    surely = acked.up_to(stream[fresh], seen[fresh] - beyond - slack)
+    perhaps = acked.up_to(stream[fresh], seen[fresh] - beyond + slack)
+    at = bisect_right(sending.end, bounds[place - 1], bounds[place], surely)
+    few = fresh - at < FEW_SEGMENTS
+    few &= seen[fresh] - _last_repair(holes, stream[fresh], seen[fresh]) > (
         SHY_ROUND_TRIPS * links.round_trip[connection]
     )
+
+    full = links.full[connection]
+    small = sending.end[fresh] - start < full
+    after_small = sending.end[fresh - 1] - sending.start[fresh - 1] < full
+    idle = surely >= start
+    # Sent while a small segment was outstanding: no Nagle's algorithm here.
+    hasty = small & after_small & (perhaps < start)
+    without_nagle = np.bincount(place[hasty], minlength=len(bounds) + 1)[place] >= 2
+    # It lets the last small segment go when all is acknowledged, and full ones as they fill.
+    may_be_nagle = ((perhaps >= start) | ~small) & ~idle & ~without_nagle
     unheld = idle | (after_small & ~may_be_nagle & (few | (surely == perhaps)))
-    unheld &= known
-    sending.free = fresh & (gap >= STEP_NS) & (unheld | (gap > links.longest_stop[connection]))
-    long = np.flatnonzero(sending.free & (gap > LATE_NS))
+    free = (unheld & known) | (gap[fresh] > links.longest_stop[connection])
+    sending.free[fresh[free]] = True
+    long = fresh[free & (gap[fresh] > LATE_NS)]
     if len(long):
-        late = _delay(sending, long, gap[long], packets)
-        sending.left[long] -= late
+        sending.left[long] -= _delay(sending, long, gap[long], packets)
 
 
 def _last_repair(holes: Holes, stream: Indices, times: Times) -> Times:
@@ -233,7 +236,6 @@ class _Acknowledged:
         step[new] = number[new] - base[owner[new]]
         step = ((step + (1 << 31)) & 0xFFFFFFFF) - (1 << 31)
         total = np.cumsum(step)
-        group = owner.astype(np.int32)
         # The sums of earlier streams are in every later one.
         starts = np.flatnonzero(new)
         total -= np.repeat(
@@ -242,8 +244,8 @@ class _Acknowledged:
         )
         return cls(
             stream=stream[opens][owner],
-            time=running_maximum(group, packets.time_ns[chosen]),
-            offset=running_maximum(group, total),
+            time=_rising(owner, packets.time_ns[chosen]),
+            offset=_rising(owner, total),
         )
 
     def up_to(self, stream: Indices, times: Times) -> Times:
@@ -253,6 +255,12 @@ class _Acknowledged:
         found = bisect_right(self.time, low, high, times) - 1
         known = found >= low
         return np.where(known, self.offset[found] if len(self.offset) else 0, 0)
+
+
+def _rising(groups: Indices, values: Times) -> Times:
+    """The greatest value so far within each group; most streams need no work."""
+    falls = (values[1:] < values[:-1]) & (groups[1:] == groups[:-1])
+    return running_maximum(groups, values) if falls.any() else values
 
 
 def _delay(sending: Sending, late: Indices, gap: Times, packets: Packets) -> Times:
