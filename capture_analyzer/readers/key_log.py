@@ -23,7 +23,7 @@ def parse_key_log(text: bytes) -> Secrets:
     that is anything else is skipped and counted in `Secrets.bad_lines`.
     """
     secrets = Secrets()
-    for found in _LINES.finditer(text):
+    for found in _LINES.finditer(text.removeprefix(b"\xef\xbb\xbf")):  # an editor's mark
         line = found.group().strip()
         if not line or line.startswith(b"#"):
             continue

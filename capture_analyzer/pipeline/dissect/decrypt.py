@@ -31,6 +31,7 @@ Decryptors = tuple[Decryptor | None, Decryptor | None]
 """Of the client's and the server's direction; None without a secret for it."""
 
 _PROTECTED: Final = (handshake.ALERT, handshake.HANDSHAKE, handshake.APPLICATION_DATA)
+_NO_SECRETS: Final = "the key log has no secrets for this session"
 _NOT_CAPTURED: Final = "the handshake was not captured"
 _NONE_FITS: Final = "the handshake was not captured, and no session of the key log fits"
 _TLS13: Final = "TLS 1.3"
@@ -144,8 +145,10 @@ def _decryptors(
         return f"{tls.version} can't be decrypted by this version"
     if suite is not None and not can_decrypt(suite, tls13=tls.version != _TLS12):
         return f"cipher suite {tls.cipher_suite} can't be decrypted by this version"
-    if random is not None and not session:
-        return "the key log has no secrets for this session"
+    # Of an encrypted ClientHello the outer random is seen, and the log has the inner one.
+    hidden = tls.ech_offered and tls.version != _TLS12
+    if random is not None and not session and not hidden:
+        return _NO_SECRETS
     if tls.version == _TLS12:
         if suite is None or understood.server_random is None:
             return _NOT_CAPTURED
@@ -172,7 +175,11 @@ def _found_by_trial(
     session: Mapping[str, bytes],
     finder: SessionFinder,
 ) -> Decryptors | str:
-    """Decryptors of a TLS 1.3 connection of which a hello was not captured."""
+    """Decryptors of a TLS 1.3 connection of which a hello was not captured.
+
+    Or it is an encrypted one: then the key log goes by the random of the inner ClientHello
+    (draft-ietf-tls-keylogfile), which is not known.
+    """
     suite = understood.suite
     from_start = suite is not None
     trials = _trials(sides, records)
@@ -180,7 +187,7 @@ def _found_by_trial(
         finder = SessionFinder([(b"", session)])
     found = finder.find(suite, trials, from_start=from_start)
     if found is None:
-        return _NONE_FITS
+        return _NONE_FITS if understood.client_random is None or session else _NO_SECRETS
     tls.version = tls.version or _TLS13
     tls.cipher_suite = names.suite_name(found.suite)
     decryptors: list[Decryptor | None] = [None, None]

@@ -29,6 +29,12 @@ def test_line_ends_case_comments_and_prefix() -> None:
     assert secrets.of(bytes(32)) == {}
 
 
+def test_a_byte_order_mark_costs_no_line() -> None:
+    text = f"\ufeffCLIENT_RANDOM {RANDOM} {'01' * 48}\n"
+    secrets = parse_key_log(text.encode())
+    assert (len(secrets), secrets.bad_lines) == (1, 0)
+
+
 @pytest.mark.parametrize(
     "line",
     ["hello", f"A {RANDOM[:-2]} 00", f"A {RANDOM} 0", f"A {RANDOM} zz", f"A {RANDOM}", "\x00"],

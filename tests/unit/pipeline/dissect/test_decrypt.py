@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,8 @@ from capture_analyzer.api import analyze
 from capture_analyzer.model.analysis import Analysis
 from capture_analyzer.model.connections import TlsSummary
 from capture_analyzer.model.tls_records import ROLES
+from capture_analyzer.pipeline.dissect import tls as dissect_tls
+from capture_analyzer.protocols.tls.connection import Understood
 
 CAPTURES = Path(__file__).resolve().parents[4] / "captures"
 
@@ -244,3 +247,26 @@ def test_key_logs_as_they_are_in_the_wild(case: Case) -> None:
 
     analysis = case.analyse("tls13-aes128", keys=wild)
     assert summary(analysis).decrypted == "yes"
+
+
+@pytest.mark.parametrize("offered", [True, False])
+def test_an_encrypted_client_hello_has_another_random_in_the_key_log(
+    offered: bool, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log goes by the inner ClientHello's random; the capture shows the outer one's."""
+    real = dissect_tls.understand
+
+    def understood(*arguments: Any, **more: Any) -> Understood:
+        result = real(*arguments, **more)
+        result.summary.ech_offered = offered
+        return result
+
+    def inner(keys: list[str]) -> list[str]:
+        return [f"{label} {'ee' * 32} {secret}" for label, _, secret in map(str.split, keys)]
+
+    monkeypatch.setattr(dissect_tls, "understand", understood)
+    analysis = case.analyse("tls13-aes128", keys=inner)
+    assert summary(analysis).decrypted == ("yes" if offered else "no")
+    assert paths(analysis) == (BOTH if offered else [])
+    other = case.analyse("tls13-aes128", keys=lambda _: lines("tls13-chacha"))
+    assert summary(other).why_not == "the key log has no secrets for this session"
