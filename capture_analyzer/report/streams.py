@@ -212,6 +212,7 @@ def _facts(row: Exchange, strings: StringTable) -> list[Any]:
         facts.input_tokens,
         facts.output_tokens,
         int(facts.undecoded),
+        round(facts.confidence, 2) if facts.inferred else None,
     ]
 
 

@@ -14,14 +14,16 @@ from capture_analyzer.report.verdict import verdict
 pytestmark = pytest.mark.browser
 
 
-def test_slow_incident(open_report: Callable[..., Any], captures: Path) -> None:
-    analysis = analyze(captures / "llm-incident.pcap")
+@pytest.mark.parametrize("with_keys", [True, False])
+def test_slow_incident(open_report: Callable[..., Any], captures: Path, *, with_keys: bool) -> None:
+    keys = [captures / "llm-incident.keys"] if with_keys else []
+    analysis = analyze(captures / "llm-incident.pcap", keylogs=keys)
     page = open_report(analysis)
     assert page.locator("h1").inner_text() == verdict(analysis).headline
     assert page.locator(".finding").count() == len(analysis.findings)
     for number in range(len(analysis.tables.exchanges)):
         page.locator(f"#row-{number}").click()
-        summed = page.locator(".sum").inner_text().rpartition(" = ")[2]
+        summed = page.locator(".detail > .sum").inner_text().rpartition(" = ")[2]
         ledger = page.locator(".parts table").first.locator("tfoot td").nth(1).inner_text()
         assert summed == f"{ledger} ms"
 

@@ -196,6 +196,21 @@ def test_paper(open_report: Open, sample: ModuleType) -> None:
     assert page.get_by_text("Drag to zoom").is_hidden()
 
 
+def test_events_inferred_from_records_are_called_so(open_report: Open, sample: ModuleType) -> None:
+    analysis = sample.streams()
+    row = analysis.tables.exchanges[1]
+    row.protocol = row.kind = "opaque"
+    row.inferred = True
+    row.method = row.path = row.status = row.model = row.max_tokens = None
+    row.stream = sample.StreamFacts(inferred=True, confidence=0.7)
+    page = open_report(analysis, "#exchange-1")
+    shown(page, 1)
+    assert page.locator("#row-1 .protocol").inner_text() == "TLS, stream"
+    assert "encrypted record, which looks like an event" in page.locator(".events").inner_text()
+    facts = page.locator(".parts").inner_text()
+    assert "34 records that look like events of a stream, confidence 0.7" in facts
+
+
 # The script of the charts
 
 

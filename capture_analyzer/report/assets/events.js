@@ -1,13 +1,16 @@
 // Events of streamed answers, read back from the compact form that streams.py writes.
 // Instants are ns since the capture's first packet, lengths are ns.
 
-/** By exchange number: what a stream says as a whole, and in `drawn` its events or null. */
+/**
+ * By exchange number: what a stream says as a whole, and in `drawn` its events or null.
+ * `inferred` is the confidence with which events were inferred from TLS records; null: they were read.
+ */
 export function readStreams(columns, text, unit, request) {
   const streams = new Map();
-  for (const [no, total, ended, markerKnown, finish, error, inputTokens, outputTokens, undecoded] of columns.facts) {
+  for (const [no, total, ended, markerKnown, finish, error, inputTokens, outputTokens, undecoded, inferred] of columns.facts) {
     streams.set(no, {
       total, ended: ended === 1, markerKnown: markerKnown === 1, finish: text(finish), error: text(error),
-      inputTokens, outputTokens, undecoded: undecoded === 1, drawn: null,
+      inputTokens, outputTokens, undecoded: undecoded === 1, inferred, drawn: null,
     });
   }
   const size = columns.time.length;

@@ -271,7 +271,7 @@ export function hiddenBy(store, no) {
 /** What stands in the protocol column. */
 export function protocolOf(store, no) {
   const look = store.look(no);
-  if (look.protocol === "opaque") return store.connections[store.connection[no]].tls ? "TLS" : "opaque";
+  if (look.protocol === "opaque") return (store.connections[store.connection[no]].tls ? "TLS" : "opaque") + (store.streams.has(no) ? ", stream" : "");
   return look.kind === "http" ? look.protocol : look.kind;
 }
 

@@ -83,7 +83,7 @@ export class StreamView {
     const kinds = [...new Set(drawn.kind)].filter((kind) => kind !== "content");
     const label = `${count(total, "event")}. ${spans.slice(0, 5).map((span) => spanWords(store, no, span)).join(", ")}`;
     const heading = el("h3", {}, "Events of the stream",
-      el("span", { class: "aside" }, "each line is one event: seen on the wire, then in order, then usable. A slanted line waited."));
+      el("span", { class: "aside" }, `each line is one ${this.stream.inferred === null ? "event" : "encrypted record, which looks like an event"}: seen on the wire, then in order, then usable. A slanted line waited.`));
     return el("div", { class: "events" }, heading, this.#chart("tall", label, (width) => timelineFigure(store, no, width)),
       el("p", { class: "legend" },
         looks.map(({ cause, lost }) => el("span", {}, fillOf(store.causes[cause], lost, "swatch"), `shaded: ${store.causes[cause].pause}`)),
@@ -148,6 +148,9 @@ export function streamFacts(store, no) {
   if (!stream) return [];
   const tokens = [stream.inputTokens === null ? null : `${whole(stream.inputTokens)} in`, stream.outputTokens === null ? null : `${whole(stream.outputTokens)} out`].filter(Boolean);
   const content = stream.drawn === null ? "" : `, ${whole(stream.drawn.content)} with content`;
+  if (stream.inferred !== null) {
+    return [["Stream", `${count(stream.total, "record")} that look like events of a stream, confidence ${stream.inferred}; what is in them is encrypted`]];
+  }
   const ended = stream.ended ? "its end marker came" : stream.markerKnown ? "without its end marker" : null;
   return [
     ["Stream", [`${count(stream.total, "event")}${content}`, ended, stream.undecoded ? "not decoded to the end" : null].filter(Boolean).join("; ")],
