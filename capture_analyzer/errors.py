@@ -32,7 +32,15 @@ class CaptureReadError(CaptureAnalyzerError):
 
 
 class UnsupportedFormatError(CaptureReadError):
-    """The file is readable but is not a capture of a supported format."""
+    """The file is readable but is not a capture of a supported format.
+
+    Attributes:
+        empty: there is nothing in it at all.
+    """
+
+    def __init__(self, path: str | Path, reason: str, *, empty: bool = False) -> None:
+        super().__init__(path, reason)
+        self.empty = empty
 
 
 class KeyLogError(CaptureAnalyzerError):

@@ -89,7 +89,7 @@ def _opened(path: Path, file: BinaryIO, spool: Spool, progress: Progress) -> Sou
         raise CaptureReadError(path, "this is a folder, not a capture file")
     regular = stat.S_ISREG(status.st_mode) and file.tell() == 0
     if regular and not status.st_size:
-        raise UnsupportedFormatError(path, "the file is empty")
+        raise UnsupportedFormatError(path, "the file is empty", empty=True)
     stream = _Stream(file, status.st_size if regular else 0, progress)
     start = stream.peek(MAGIC_BYTES)
     compression = compression_of(start)
