@@ -18,12 +18,14 @@ from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from capture_analyzer.exporters.contract import Meta
 from capture_analyzer.exporters.destination import Target, open_text
 from capture_analyzer.model.analysis import Analysis, Tables
 from capture_analyzer.model.causes import CAUSE_NAMES
 from capture_analyzer.model.connections import Connection, TlsSummary
+from capture_analyzer.model.events import EVENT_KINDS, Events
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.findings import Finding
 from capture_analyzer.model.packets import MECHANISMS
@@ -34,6 +36,7 @@ META = Meta(name="json", title="the whole analysis as JSON", suffix=".json")
 SCHEMA: Final = "capture-analyzer/analysis/1"
 _ROWS_AT_ONCE: Final = 2_000  # exchanges a piece of text: bounded memory, few calls
 _CAUSES: Final = tuple(map(quoted, CAUSE_NAMES))
+_EVENT_KINDS: Final = tuple(map(quoted, EVENT_KINDS))
 
 
 def export(analysis: Analysis, destination: Target) -> None:
@@ -172,18 +175,29 @@ def _tls(tls: TlsSummary) -> str:
 
 
 def _exchanges(tables: Tables) -> Iterator[str]:
-    """Rows of exchanges, each with its part of the ledger."""
+    """Rows of exchanges, each with its part of the ledger and its events."""
     rows = tables.exchanges
-    ledger = tables.ledger
-    numbers = np.arange(len(rows) + 1, dtype=ledger.exchange_no.dtype)
-    bounds = np.searchsorted(ledger.exchange_no, numbers).tolist()
+    entry_bounds = _bounds(tables.ledger.exchange_no, len(rows))
+    event_bounds = _bounds(tables.events.exchange_no, len(rows))
     for first in range(0, len(rows), _ROWS_AT_ONCE):
         batch = rows[first : first + _ROWS_AT_ONCE]
-        begin = bounds[first]
-        entries = _ledger(ledger, slice(begin, bounds[first + len(batch)]))
+        stop = first + len(batch)
+        first_entry, first_event = entry_bounds[first], event_bounds[first]
+        entries = _ledger(tables.ledger, slice(first_entry, entry_bounds[stop]))
+        events = _events(tables.events, slice(first_event, event_bounds[stop]))
         for index, row in enumerate(batch, first):
-            part = entries[bounds[index] - begin : bounds[index + 1] - begin]
-            yield _exchange(row, ",".join(part))
+            ledger = entries[
+                entry_bounds[index] - first_entry : entry_bounds[index + 1] - first_entry
+            ]
+            own = events[event_bounds[index] - first_event : event_bounds[index + 1] - first_event]
+            yield _exchange(row, ",".join(ledger), ",".join(own))
+
+
+def _bounds(exchange_nos: NDArray[np.int32], count: int) -> list[int]:
+    """Where the rows of each exchange begin in a table ordered by exchange, and the end."""
+    numbers = np.arange(count + 1, dtype=exchange_nos.dtype)
+    bounds: list[int] = np.searchsorted(exchange_nos, numbers).tolist()
+    return bounds
 
 
 def _ledger(ledger: Ledger, part: slice) -> list[str]:
@@ -218,7 +232,7 @@ def _packet_list(low: int, middle: int, high: int) -> str:
     return f"{high}" if high else ""
 
 
-def _exchange(row: Exchange, ledger: str) -> str:
+def _exchange(row: Exchange, ledger: str, events: str) -> str:
     phases = row.phases
     return (
         f'{{"exchange_no":{row.exchange_no},"connection_no":{row.connection_no},'
@@ -238,7 +252,8 @@ def _exchange(row: Exchange, ledger: str) -> str:
         f'"request_last":{_number(row.request_last_packet_no)},'
         f'"response_first":{_number(row.response_first_packet_no)},'
         f'"response_last":{_number(row.response_last_packet_no)}}},'
-        f'"ledger":[{ledger}],"stream":{_stream(row)},"events":{_events(row)}}}'
+        f'"ledger":[{ledger}],"stream":{_stream(row)},'
+        f'"events":{"null" if row.stream is None else f"[{events}]"}}}'
     )
 
 
@@ -256,17 +271,23 @@ def _stream(row: Exchange) -> str:
     )
 
 
-def _events(row: Exchange) -> str:
-    """The events of a streamed answer; null where it is none."""
-    if row.stream is None:
-        return "null"
-    events = ",".join(
-        f'{{"time_ns":{event.usable_ns},"seen_ns":{event.seen_ns},'
-        f'"in_order_ns":{event.in_order_ns},"kind":"{event.kind}",'
-        f'"bytes":{event.size_bytes},"packet_no":{event.packet_no}}}'
-        for event in row.stream.events
+def _events(events: Events, part: slice) -> list[str]:
+    """Events of streamed answers as text."""
+    columns = zip(
+        events.time_ns[part].tolist(),
+        events.seen_ns[part].tolist(),
+        events.in_order_ns[part].tolist(),
+        events.kind[part].tolist(),
+        events.size_bytes[part].tolist(),
+        events.packet_no[part].tolist(),
+        strict=True,
     )
-    return f"[{events}]"
+    kinds = _EVENT_KINDS
+    return [
+        f'{{"time_ns":{time},"seen_ns":{seen},"in_order_ns":{in_order},"kind":{kinds[kind]},'
+        f'"bytes":{size},"packet_no":{packet_no}}}'
+        for time, seen, in_order, kind, size, packet_no in columns
+    ]
 
 
 def _finding(row: Finding) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple, overload
 
 from capture_analyzer.model.column import column
+from capture_analyzer.model.events import EVENT_KINDS, Events
 
 
 @dataclasses.dataclass(slots=True)
@@ -45,11 +47,53 @@ class MessageEvent(NamedTuple):
     end_offset: int
 
 
+class EventRows(Sequence[MessageEvent]):
+    """Events first .. stop - 1 of a table, as rows that are made when they are looked at.
+
+    Events that are found by whole-array operations stay in their columns.
+    """
+
+    __slots__ = ("first", "stop", "table")
+
+    def __init__(self, table: Events, first: int, stop: int) -> None:
+        self.table = table
+        self.first = first
+        self.stop = stop
+
+    def __len__(self) -> int:
+        return self.stop - self.first
+
+    @overload
+    def __getitem__(self, index: int) -> MessageEvent: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[MessageEvent]: ...
+
+    def __getitem__(self, index: int | slice) -> MessageEvent | list[MessageEvent]:
+        return list(self)[index]
+
+    def __iter__(self) -> Iterator[MessageEvent]:
+        table, rows = self.table, slice(self.first, self.stop)
+        return map(
+            MessageEvent,
+            table.seen_ns[rows].tolist(),
+            table.in_order_ns[rows].tolist(),
+            table.time_ns[rows].tolist(),
+            table.packet_no[rows].tolist(),
+            [EVENT_KINDS[code] for code in table.kind[rows].tolist()],
+            table.size_bytes[rows].tolist(),
+            table.generated_chars[rows].tolist(),
+            table.output_tokens[rows].tolist(),
+            table.offset[rows].tolist(),
+            table.end_offset[rows].tolist(),
+        )
+
+
 @dataclasses.dataclass(slots=True)
 class StreamFacts:
     """What a streamed response says as a whole, by its events; never its text."""
 
-    events: list[MessageEvent] = column("Its events, in order.", default_factory=list)
+    events: Sequence[MessageEvent] = column("Its events, in order.", default_factory=list)
     ended: bool = column("Its end marker came.", default=False)
     marker_known: bool = column(
         "Its API is known to close every answer with an end marker.", default=False

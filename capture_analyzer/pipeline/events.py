@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-import itertools
+import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from capture_analyzer.model.column import concatenate
 from capture_analyzer.model.events import EVENT_KIND_CODE, Events
 from capture_analyzer.model.exchanges import Exchange
-from capture_analyzer.model.messages import MessageEvent
+from capture_analyzer.model.messages import EventRows, MessageEvent, StreamFacts
+from capture_analyzer.pipeline.lists import ascending, places, starts_of
 
 MIN_GAPS: Final = 4
 """With fewer gaps their median says little of what is usual."""
 
 AT_ONCE_NS: Final = 1_000_000
 """Events that become usable closer than this came in one write, or waited for the same thing."""
+
+
+_COLUMN: Final = {"usable_ns": "time_ns"}
+"""Columns of table `events` that a row calls by another name."""
 
 
 def collect_events(exchanges: Sequence[Exchange]) -> Events:
@@ -27,55 +34,69 @@ def collect_events(exchanges: Sequence[Exchange]) -> Events:
     Args:
         exchanges: ordered by exchange_no, which is the index.
     """
-    for exchange in exchanges:
-        if exchange.stream is not None:
-            exchange.stream.cadence_ns = _cadence(exchange.stream.events)
-    rows = [
-        (
-            exchange.exchange_no,
-            event.seen_ns,
-            event.in_order_ns,
-            event.usable_ns,
-            EVENT_KIND_CODE[event.kind],
-            event.size_bytes,
-            event.generated_chars,
-            event.output_tokens,
-            event.packet_no,
-            event.offset,
-            event.end_offset,
-        )
-        for exchange in exchanges
-        if exchange.stream is not None
-        for event in exchange.stream.events
-    ]
-    if not rows:
+    streamed = [exchange for exchange in exchanges if exchange.stream is not None]
+    if not streamed:
         return Events()
-    columns = np.array(rows, np.int64).T
-    return Events(
-        exchange_no=columns[0].astype(np.int32),
-        seen_ns=columns[1],
-        in_order_ns=columns[2],
-        time_ns=columns[3],
-        kind=columns[4].astype(np.uint8),
-        size_bytes=columns[5].astype(np.int32),
-        generated_chars=columns[6].astype(np.int32),
-        output_tokens=columns[7].astype(np.int32),
-        packet_no=columns[8].astype(np.int32),
-        offset=columns[9],
-        end_offset=columns[10],
+    streams = [exchange.stream for exchange in streamed if exchange.stream is not None]
+    rows = _in_columns(streams)
+    tables = {id(part.table): part.table for part in rows}
+    lengths = [len(table) for table in tables.values()]
+    begin = dict(zip(tables, starts_of(np.array(lengths)).tolist(), strict=True))
+    first = np.array([begin[id(part.table)] + part.first for part in rows])
+    count = np.array([len(part) for part in rows])
+    joined = concatenate(Events, tables.values())
+    index = places(first, count)
+    events = Events(
+        **{field.name: getattr(joined, field.name)[index] for field in dataclasses.fields(Events)}
     )
+    numbers = np.array([exchange.exchange_no for exchange in streamed], np.int32)
+    events.exchange_no = np.repeat(numbers, count)
+    starts = starts_of(count)
+    cadences = _cadences(events, np.repeat(np.arange(len(streams)), count), len(streams))
+    for stream, start, part, cadence in zip(streams, starts.tolist(), rows, cadences, strict=True):
+        stream.events = EventRows(events, start, start + len(part))
+        stream.cadence_ns = cadence
+    return events
 
 
-def _cadence(events: Sequence[MessageEvent]) -> int | None:
-    """Median gap between the instants at which generated content became usable.
+def _in_columns(streams: Sequence[StreamFacts]) -> list[EventRows]:
+    """The events of each stream as rows of a table; those that are a list get one together."""
+    listed: list[MessageEvent] = []
+    bounds = []
+    for stream in streams:
+        if not isinstance(stream.events, EventRows):
+            listed += stream.events
+            bounds.append(len(listed))
+    table = Events(exchange_no=np.zeros(len(listed), np.int32))
+    for field, column in zip(MessageEvent._fields, zip(*listed, strict=True), strict=False):
+        values = [EVENT_KIND_CODE[kind] for kind in column] if field == "kind" else column
+        name = _COLUMN.get(field, field)
+        setattr(table, name, np.array(values, getattr(table, name).dtype))
+    begins = iter([0, *bounds])
+    ends = iter(bounds)
+    return [
+        stream.events
+        if isinstance(stream.events, EventRows)
+        else EventRows(table, next(begins), next(ends))
+        for stream in streams
+    ]
+
+
+def _cadences(events: Events, owner: NDArray[np.int64], streams: int) -> list[int | None]:
+    """Median gap between the instants at which generated content became usable, by stream.
 
     Content that comes at once counts as one: a stream that is let go four times a second has
     a pace of 250 ms, however many events each time has.
     """
-    times = [event.usable_ns for event in events if event.kind == "content"]
-    gaps = sorted(
-        later - earlier
-        for earlier, later in itertools.pairwise(times)
-        if later - earlier >= AT_ONCE_NS
-    )
-    return gaps[(len(gaps) - 1) // 2] if len(gaps) >= MIN_GAPS else None
+    content = events.kind == EVENT_KIND_CODE["content"]
+    times, owner = events.time_ns[content], owner[content]
+    gaps = np.diff(times)
+    kept = (owner[1:] == owner[:-1]) & (gaps >= AT_ONCE_NS)
+    gaps, owner = gaps[kept], owner[1:][kept]
+    number = np.bincount(owner, minlength=streams)
+    middle = starts_of(number) + (number - 1) // 2
+    middles = np.append(ascending(gaps, number), 0)[np.where(number >= MIN_GAPS, middle, -1)]
+    return [
+        gap if enough else None
+        for gap, enough in zip(middles.tolist(), (number >= MIN_GAPS).tolist(), strict=True)
+    ]

@@ -96,7 +96,8 @@ class _Fed:
 
 def _events(source: Source, content: Located) -> StreamFacts:
     """The events of a server-sent event stream."""
-    facts = StreamFacts()
+    events: list[MessageEvent] = []
+    facts = StreamFacts(events)
     fed = _Fed(source, content.pieces)
     plain = not content.codings or content.codings == ["identity"]
     decoded = fed.parts() if plain else codings.decode(content.codings, fed.unbroken())
@@ -119,7 +120,7 @@ def _events(source: Source, content: Located) -> StreamFacts:
             before = total
             total += len(piece)
             handed.append((before, fed.begin))
-            if total > codings.MAX_DECODED or len(facts.events) >= MAX_EVENTS:
+            if total > codings.MAX_DECODED or len(events) >= MAX_EVENTS:
                 facts.undecoded = True
                 break
             for event in parser.feed(piece):
@@ -128,16 +129,16 @@ def _events(source: Source, content: Located) -> StreamFacts:
                     handed.popleft()
                 at, begin = handed[0]
                 begin += event.start - at if plain else 0
-                _add(facts, source, begin, end, event.type, event.data)
+                events.append(_event(facts, source, begin, end, event.type, event.data))
     except codings.CodingError:
         facts.undecoded = True
     return facts
 
 
-def _add(
+def _event(
     facts: StreamFacts, source: Source, begin: int, end: int, event_type: str, data: bytes
-) -> None:
-    """Add an event that lies between these stream offsets."""
+) -> MessageEvent:
+    """The event between these stream offsets; writes into `facts` what it says of all."""
     chunk = source.last_chunk(end - 1)
     said = llm.classify(event_type, data)
     if said.input_tokens is not None:
@@ -148,19 +149,17 @@ def _add(
     facts.marker_known |= said.marked
     facts.finish = said.finish or facts.finish
     facts.error_code = said.error_code or facts.error_code
-    facts.events.append(
-        MessageEvent(
-            source.seen_ns(chunk),
-            source.in_order_ns(chunk),
-            source.usable_ns(chunk),
-            source.packet_no(chunk),
-            said.kind,
-            len(data),
-            said.generated_chars,
-            -1 if said.output_tokens is None else said.output_tokens,
-            source.in_transport(begin),
-            source.in_transport(end - 1) + 1,
-        )
+    return MessageEvent(
+        source.seen_ns(chunk),
+        source.in_order_ns(chunk),
+        source.usable_ns(chunk),
+        source.packet_no(chunk),
+        said.kind,
+        len(data),
+        said.generated_chars,
+        -1 if said.output_tokens is None else said.output_tokens,
+        source.in_transport(begin),
+        source.in_transport(end - 1) + 1,
     )
 
 

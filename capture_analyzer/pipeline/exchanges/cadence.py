@@ -15,6 +15,7 @@ wherever that falls. What is inferred here of an answer that has such pauses:
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
@@ -22,10 +23,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.column import NO_TIME
+from capture_analyzer.model.events import EVENT_KIND_CODE, Events
 from capture_analyzer.model.exchanges import Exchange
-from capture_analyzer.model.messages import MessageEvent, StreamFacts
+from capture_analyzer.model.messages import EventRows, StreamFacts
 from capture_analyzer.pipeline.exchanges.flights import Flights
 from capture_analyzer.pipeline.exchanges.units import Units
+from capture_analyzer.pipeline.lists import ascending, medians, places, quantiles, starts_of
 
 PAUSE_NS: Final = 5_000_000
 """Records that come closer were written at once, or held back together."""
@@ -58,6 +61,13 @@ _PING_BYTES: Final = 64
 _OPENING_MORE: Final = 6  # an opening event is so much longer than nearly all others
 _COMPLETE_SHARE: Final = 0.6
 _MORE_THAN_ONE: Final = 1.05
+_CONTENT: Final = EVENT_KIND_CODE["content"]
+_ROLE: Final = EVENT_KIND_CODE["role"]
+_PING: Final = EVENT_KIND_CODE["ping"]
+_END: Final = EVENT_KIND_CODE["end"]
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
 def add_streams(rows: Sequence[Exchange], flights: Flights) -> None:
@@ -67,8 +77,146 @@ def add_streams(rows: Sequence[Exchange], flights: Flights) -> None:
         rows: one for each of the flights.
         flights: of TLS records.
     """
-    if not len(flights):
+    answers = _candidates(rows, flights)
+    if answers is None:
         return
+    answers = answers.take(_trust(answers))
+    if not len(answers):
+        return
+    sizes = np.add.reduceat(answers.size <= _TINY_BYTES, answers.start, dtype=np.int64)
+    tiny = 2 * sizes >= answers.count
+    marks = [_each(answers.take(~tiny))] if not tiny.all() else []
+    marks += [_cut(answers, place) for place in np.flatnonzero(tiny).tolist()]
+    found = _Marks.joined(marks)
+    if not len(found.row):
+        return
+    events = _events(flights.units, found)
+    row, starts = np.unique(found.row, return_index=True)
+    stops = np.append(starts[1:], len(found.row))
+    content = np.append(np.flatnonzero(found.kind == _CONTENT), len(found.row))
+    first_content = content[np.searchsorted(content, starts)]
+    ended = np.logical_or.reduceat(found.kind == _END, starts)
+    confidence = dict(zip(answers.row.tolist(), answers.confidence.tolist(), strict=True))
+    usable_ns = np.append(events.time_ns, 0)[first_content]
+    for index, start, stop, at, ends, usable in zip(
+        row.tolist(),
+        starts.tolist(),
+        stops.tolist(),
+        first_content.tolist(),
+        ended.tolist(),
+        usable_ns.tolist(),
+        strict=True,
+    ):
+        if at >= stop:
+            continue  # none of its events is content
+        exchange = rows[index]
+        exchange.stream = StreamFacts(
+            EventRows(events, start, stop),
+            ended=ends,
+            inferred=True,
+            confidence=confidence[index],
+        )
+        exchange.ttft_ns = usable - exchange.request_start_ns
+
+
+@dataclasses.dataclass(slots=True)
+class _Answers:
+    """Answers, and their records end to end.
+
+    Attributes:
+        units: what the records are taken from.
+        row: index of each answer's exchange.
+        first, count: its first record among the units, and how many it has.
+        chunked: it ended with an empty chunk, which is none of these records.
+        done: length of an end marker.
+        confidence: that it is a stream.
+        usual_gap: median of the pauses between its groups of records, without the first.
+        start: where its records begin in the arrays below.
+        owner, place: of each record, the answer and its number in that, from 0.
+        size, usable: of each record.
+        begins: it begins a group: what is before it came at another time.
+        group: the records that do.
+        groups, group_start: how many groups an answer has, and where they begin in `group`.
+    """
+
+    units: Units
+    row: Ints
+    first: Ints
+    count: Ints
+    chunked: Bools
+    done: Ints
+    confidence: NDArray[np.float64]
+    usual_gap: NDArray[np.float64]
+    start: Ints = dataclasses.field(init=False)
+    owner: Ints = dataclasses.field(init=False)
+    place: Ints = dataclasses.field(init=False)
+    size: Ints = dataclasses.field(init=False)
+    usable: Ints = dataclasses.field(init=False)
+    begins: Bools = dataclasses.field(init=False)
+    group: Ints = dataclasses.field(init=False)
+    groups: Ints = dataclasses.field(init=False)
+    group_start: Ints = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        units = self.units
+        self.start = starts_of(self.count)
+        self.owner = np.repeat(np.arange(len(self.count)), self.count)
+        unit = places(self.first, self.count)
+        self.place = unit - self.first[self.owner]
+        self.size = units.content[unit].astype(np.int64)
+        self.usable = units.usable_ns[unit]
+        self.begins = np.ones(len(unit), np.bool_)
+        self.begins[1:] = units.seen_ns[unit[1:]] - self.usable[:-1] >= PAUSE_NS
+        self.begins[self.start] = True
+        self.group = np.flatnonzero(self.begins)
+        self.groups = np.bincount(self.owner[self.group], minlength=len(self.count))
+        self.group_start = starts_of(self.groups)
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def take(self, kept: Bools) -> _Answers:
+        """Some of them."""
+        if kept.all():
+            return self
+        return _Answers(
+            self.units,
+            self.row[kept],
+            self.first[kept],
+            self.count[kept],
+            self.chunked[kept],
+            self.done[kept],
+            self.confidence[kept],
+            self.usual_gap[kept],
+        )
+
+
+@dataclasses.dataclass(slots=True)
+class _Marks:
+    """Events in order: index of the exchange, first and last record among the units, kind."""
+
+    row: Ints
+    first: Ints
+    last: Ints
+    kind: NDArray[np.uint8]
+
+    @classmethod
+    def joined(cls, parts: Sequence[_Marks]) -> _Marks:
+        """Those of all parts, by exchange."""
+        row = np.concatenate([part.row for part in parts])
+        order = np.argsort(row, kind="stable")
+        return cls(
+            row[order],
+            np.concatenate([part.first for part in parts])[order],
+            np.concatenate([part.last for part in parts])[order],
+            np.concatenate([part.kind for part in parts])[order],
+        )
+
+
+def _candidates(rows: Sequence[Exchange], flights: Flights) -> _Answers | None:
+    """The answers that have pauses between their records."""
+    if not len(flights):
+        return None
     units, turn, stop = flights.units, flights.turn, flights.stop
     # Pauses in front of a record, and inside records, behind the first of each answer.
     inside = np.zeros(len(units) + 1, np.int64)
@@ -83,116 +231,114 @@ def add_streams(rows: Sequence[Exchange], flights: Flights) -> None:
     pauses = between[stop] - between[first]
     broken = inside[stop] - inside[turn]
     chosen = (pauses >= CHUNKED_PAUSES) & (pauses >= 2 * broken) & (turn > flights.first)
-    for index in np.flatnonzero(chosen).tolist():
-        exchange = rows[index]
-        if exchange.shared_connection:
-            continue  # several answers, whose records mix
-        _add_stream(exchange, units, slice(int(turn[index]), int(stop[index])))
+    # Where several answers share a connection their records mix.
+    row = np.array(
+        [i for i in np.flatnonzero(chosen).tolist() if not rows[i].shared_connection], np.int64
+    )
+    first, stop = turn[row], stop[row]
+    cut = np.append(np.flatnonzero(~known), len(units))
+    stop = np.minimum(stop, cut[np.searchsorted(cut, first)])
+    h2 = units.may_be_h2(first)
+    framed = h2 & ~units.may_be_h1(first)
+    chunked = stop - first > 1
+    chunked &= units.content[stop - 1] == np.where(framed, _EMPTY_FRAME, _LAST_CHUNK)
+    stop = stop - chunked
+    kept = stop - first >= 3
+    if not kept.any():
+        return None
+    return _Answers(
+        units,
+        row[kept],
+        first[kept],
+        (stop - first)[kept],
+        (chunked & ~h2)[kept],
+        np.where(framed, _DONE_H2, _DONE_H1)[kept],
+        np.zeros(int(kept.sum())),
+        np.zeros(int(kept.sum())),
+    )
 
 
-def _add_stream(exchange: Exchange, units: Units, part: slice) -> None:
-    usable = units.usable_ns[part]
-    size = units.content[part].astype(np.int64)
-    if (usable == NO_TIME).any():
-        count = int(np.flatnonzero(usable == NO_TIME)[0])
-        part = slice(part.start, part.start + count)
-        usable, size = usable[:count], size[:count]
-    h2 = bool(units.speech.may_be_h2[exchange.connection_no])
-    h1 = bool(units.speech.may_be_h1[exchange.connection_no])
-    last = _EMPTY_FRAME if h2 and not h1 else _LAST_CHUNK
-    ends_chunked = len(size) > 1 and int(size[-1]) == last
-    if ends_chunked:
-        usable, size = usable[:-1], size[:-1]
-        part = slice(part.start, part.stop - 1)
-    if len(size) < 3:
-        return
-    seen = units.seen_ns[part]
-    pause = np.append(True, seen[1:] - usable[:-1] >= PAUSE_NS)
-    begins = np.flatnonzero(pause)  # of groups of records
-    confidence = _trust(usable, size, begins, ends_chunked and not h2)
-    if confidence is None:
-        return
-    tiny = 2 * int((size <= _TINY_BYTES).sum()) >= len(size)
-    if tiny:
-        ends, kinds = _cut(usable, size, begins)
-    else:
-        ends, kinds = _each(usable, size, begins, _DONE_H2 if h2 and not h1 else _DONE_H1)
-    events = _rows(units, part, ends, kinds)
-    content = next((event for event in events if event.kind == "content"), None)
-    if content is None:
-        return
-    ended = any(event.kind == "end" for event in events)
-    exchange.stream = StreamFacts(events, ended=ended, inferred=True, confidence=confidence)
-    exchange.ttft_ns = content.usable_ns - exchange.request_start_ns
+def _trust(answers: _Answers) -> Bools:
+    """Which are taken for streams; writes how surely, and their usual gaps."""
+    size, start, count = answers.size, answers.start, answers.count
+    longest = np.maximum.reduceat(size, start)
+    as_long = np.add.reduceat(size == longest[answers.owner], start, dtype=np.int64)
+    # Downloads: in equal pieces, or stopped again and again by a window.
+    other = (longest >= _FULL_BYTES) & (as_long / count >= _FULL_SHARE)
+    other |= medians(ascending(size, count), count) > _LARGE_BYTES
+    # Gaps between groups; the first group is the header section, and its gap none of a stream.
+    gaps = np.diff(answers.usable[answers.group], prepend=0)
+    owner = answers.owner[answers.group]
+    later = np.arange(len(gaps)) - answers.group_start[owner] >= 2
+    gaps, owner = gaps[later], owner[later]
+    number = np.maximum(answers.groups - 2, 0)
+    answers.usual_gap = medians(ascending(gaps, number), number)
+    usual = np.fmax(answers.usual_gap, PAUSE_NS)
+    near = np.bincount(owner[gaps <= _STEADY * usual[owner]], minlength=len(answers))
+    steady = (usual <= _SLOWEST_NS) & (near / np.maximum(number, 1) >= _STEADY_SHARE)
+    steady &= answers.groups > MIN_PAUSES
+    weak = answers.chunked & (answers.groups > CHUNKED_PAUSES)
+    answers.confidence = np.where(steady, CONFIDENCE, CHUNKED_CONFIDENCE)
+    return (steady | weak) & ~other
 
 
-def _trust(
-    usable: NDArray[np.int64], size: NDArray[np.int64], begins: NDArray[np.int64], chunked: bool
-) -> float | None:
-    """How surely it is a stream; None = it is not taken for one."""
-    longest = int(size.max())
-    if longest >= _FULL_BYTES and (size == longest).mean() >= _FULL_SHARE:
-        return None  # a download in equal pieces
-    if np.median(size) > _LARGE_BYTES:
-        return None  # a download that a window stopped again and again
-    times = usable[begins]
-    gaps = np.diff(times[1:])  # the first group is the header section
-    if len(begins) - 1 >= MIN_PAUSES:
-        usual = max(float(np.median(gaps)), PAUSE_NS)
-        if usual <= _SLOWEST_NS and (gaps <= _STEADY * usual).mean() >= _STEADY_SHARE:
-            return CONFIDENCE
-    if chunked and len(begins) - 1 >= CHUNKED_PAUSES:
-        return CHUNKED_CONFIDENCE
-    return None
-
-
-def _each(
-    usable: NDArray[np.int64], size: NDArray[np.int64], begins: NDArray[np.int64], done: int
-) -> tuple[list[int], list[str]]:
-    """Events where each record is one: the record that ends each, and its kind."""
-    second = int(begins[1])
-    usual = float(np.median(size[second:]))
-    alone = np.diff(np.append(begins, len(size))) == 1
-    small = (size[begins] < _PING_SHARE * usual) & (size[begins] <= _PING_BYTES)
-    pings = set(begins[alone & small].tolist())
-    kinds = ["content"] * len(size)
-    for index in pings:
-        kinds[index] = "ping"
-    first = _first_content(usable, size, begins, pings)
-    kinds[1:first] = ["ping" if index in pings else "role" for index in range(1, first)]
-    if int(size[-1]) == done:
-        kinds[-1] = "end"
+def _each(answers: _Answers) -> _Marks:
+    """Events where each record is one."""
+    size, start, owner, place = answers.size, answers.start, answers.owner, answers.place
+    second = place[answers.group[answers.group_start + 1]]
     # The first record is the header section, and what is behind it in the same write.
-    return list(range(1, len(size)))[:MAX_EVENTS], kinds[1 : MAX_EVENTS + 1]
+    behind = place >= second[owner]
+    number = answers.count - second
+    usual = medians(ascending(size[behind], number), number)
+    group = answers.group
+    alone = np.diff(group, append=len(size)) == 1
+    small = (size[group] < _PING_SHARE * usual[owner[group]]) & (size[group] <= _PING_BYTES)
+    ping = np.zeros(len(size), np.bool_)
+    ping[group[alone & small]] = True
+    first = _first_content(answers, second, behind & ~ping)
+    kind = np.where(ping, _PING, np.where(place < first[owner], _ROLE, _CONTENT)).astype(np.uint8)
+    last = start + answers.count - 1
+    kind[last[size[last] == answers.done]] = _END
+    events = np.flatnonzero((place >= 1) & (place <= MAX_EVENTS))
+    unit = (answers.first[owner] + place)[events]
+    return _Marks(answers.row[owner[events]], unit, unit, kind[events])
 
 
-def _first_content(
-    usable: NDArray[np.int64],
-    size: NDArray[np.int64],
-    begins: NDArray[np.int64],
-    pings: set[int],
-) -> int:
-    """The record with the first generated content."""
-    times = usable[begins]
-    gaps = np.diff(times)
-    usual = float(np.median(gaps[1:])) if len(gaps) > 1 else float(gaps[0])
-    if begins[1] >= 3 and gaps[0] <= 2 * usual:
-        return 2  # header section, opening event, content: all written at once
-    candidates = [index for index in range(int(begins[1]), len(size)) if index not in pings]
-    if len(candidates) < MIN_PAUSES or begins[1] != 1:
-        return candidates[0] if candidates else int(begins[1])
+def _first_content(answers: _Answers, second: Ints, candidate: Bools) -> Ints:
+    """The place of the record with the first generated content.
+
+    Args:
+        answers: whose.
+        second: the place where their second groups begin.
+        candidate: the records that it may be.
+    """
+    owner, place, size = answers.owner, answers.place, answers.size
+    at = np.flatnonzero(candidate)
+    number = np.bincount(owner[at], minlength=len(answers))
+    begin = starts_of(number)
+    result = second.copy()  # if nothing but pings is left
+    some = number > 0
+    result[some] = place[at[begin[some]]]
     # The opening event may have been held back behind the header section.
-    others = size[candidates[1:]]
-    opening = candidates[0]
-    if size[opening] > np.percentile(others, 90) + _OPENING_MORE and candidates[1] in begins:
-        return candidates[1]
-    return opening
+    may = np.flatnonzero((number >= MIN_PAUSES) & (second == 1))
+    if len(may):
+        opening, following = at[begin[may]], at[begin[may] + 1]
+        others = size[at[places(begin[may] + 1, number[may] - 1)]]
+        most = quantiles(ascending(others, number[may] - 1), number[may] - 1, 0.9)
+        held = (size[opening] > most + _OPENING_MORE) & answers.begins[following]
+        result[may[held]] = place[following[held]]
+    # Header section, opening event, content: all written at once.
+    times = answers.usable[answers.group]
+    gap = times[answers.group_start + 1] - times[answers.group_start]
+    result[(second >= 3) & (gap <= 2 * answers.usual_gap)] = 2
+    return result
 
 
-def _cut(
-    usable: NDArray[np.int64], size: NDArray[np.int64], begins: NDArray[np.int64]
-) -> tuple[list[int], list[str]]:
-    """Events where records are pieces of them: the record that ends each, and its kind."""
+def _cut(answers: _Answers, number: int) -> _Marks:
+    """Events of one answer whose records are pieces of them."""
+    part = slice(answers.start[number], answers.start[number] + answers.count[number])
+    usable, size = answers.usable[part], answers.size[part]
+    begins = np.flatnonzero(answers.begins[part])
     head = 1  # the header section is one record, as a rule larger than the pieces
     while head < len(size) and size[head] > _TINY_BYTES:
         head += 1
@@ -213,30 +359,31 @@ def _cut(
     if filled:
         ends.append(len(size) - 1)
     del ends[MAX_EVENTS:]
-    kinds = ["content"] * len(ends)
-    gaps = np.diff(usable[ends])
+    last = np.array(ends, np.int64)
+    kind = np.full(len(last), _CONTENT, np.uint8)
+    gaps = np.diff(usable[last])
     if len(gaps) >= 2 and gaps[0] > 2 * max(float(np.median(gaps)), PAUSE_NS):
-        kinds[0] = "role"  # the model began to work behind it
-    return ends, kinds
+        kind[0] = _ROLE  # the model began to work behind it
+    first = np.append(1, last + 1)[: len(last)]
+    shift = answers.first[number]
+    return _Marks(np.full(len(last), answers.row[number]), first + shift, last + shift, kind)
 
 
-def _rows(
-    units: Units, part: slice, ends: Sequence[int], kinds: Sequence[str]
-) -> list[MessageEvent]:
-    last = np.array(ends, np.int64) + part.start
-    first = np.append(part.start + 1, last[:-1] + 1) if len(last) else last
-    content = np.concatenate(([0], np.cumsum(units.content[part])))
-    sizes = content[last - part.start + 1] - content[first - part.start]
-    return [
-        MessageEvent(seen, usable, usable, packet_no, kind, length, 0, -1, begin, end)
-        for seen, usable, packet_no, kind, length, begin, end in zip(
-            units.seen_ns[last].tolist(),
-            units.usable_ns[last].tolist(),
-            units.last_packet_no[last].tolist(),
-            kinds,
-            sizes.tolist(),
-            units.offset[first].tolist(),
-            (units.offset[last] + units.size[last]).tolist(),
-            strict=True,
-        )
-    ]
+def _events(units: Units, marks: _Marks) -> Events:
+    """What the records say of the events."""
+    first, last = marks.first, marks.last
+    count = len(last)
+    content = np.concatenate(([0], np.cumsum(units.content, dtype=np.int64)))
+    return Events(
+        exchange_no=np.zeros(count, np.int32),
+        seen_ns=units.seen_ns[last],
+        in_order_ns=units.usable_ns[last],
+        time_ns=units.usable_ns[last],
+        kind=marks.kind,
+        size_bytes=(content[last + 1] - content[first]).astype(np.int32),
+        generated_chars=np.zeros(count, np.int32),
+        output_tokens=np.full(count, -1, np.int32),
+        packet_no=units.last_packet_no[last],
+        offset=units.offset[first],
+        end_offset=units.offset[last] + units.size[last],
+    )

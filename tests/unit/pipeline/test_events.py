@@ -1,64 +1,71 @@
-"""Table `events`, and the usual pace of a stream."""
+"""Events of exchanges come together, from lists and from columns."""
 
 from __future__ import annotations
 
-from types import ModuleType
+import numpy as np
 
-import pytest
-
-from capture_analyzer.model.events import EVENT_KINDS
-from capture_analyzer.model.messages import MessageEvent, StreamFacts
+from capture_analyzer.model.events import EVENT_KIND_CODE, Events
+from capture_analyzer.model.exchanges import Exchange
+from capture_analyzer.model.messages import EventRows, MessageEvent, StreamFacts
 from capture_analyzer.pipeline.events import collect_events
 
 MS = 1_000_000
 
 
-def stream(*rows: tuple[float, str]) -> StreamFacts:
-    """Events by (time in ms, kind)."""
-    events = [
-        MessageEvent(
-            int(t * MS), int(t * MS), int(t * MS), 7, kind, 10, 3, -1, 100 * n, 100 * n + 90
-        )
-        for n, (t, kind) in enumerate(rows)
+def event(at_ms: int, kind: str = "content", packet_no: int = 1) -> MessageEvent:
+    return MessageEvent(at_ms * MS, at_ms * MS + 1, at_ms * MS + 2, packet_no, kind, 5, 6, 7, 8, 9)
+
+
+def in_columns(events: list[MessageEvent]) -> EventRows:
+    """These events, with another one before and behind them in their table."""
+    rows = [event(-1, "ping"), *events, event(-1, "ping")]
+    columns = [np.array(column) for column in zip(*rows, strict=True)]
+    table = Events(
+        exchange_no=np.zeros(len(rows), np.int32),
+        seen_ns=columns[0],
+        in_order_ns=columns[1],
+        time_ns=columns[2],
+        packet_no=columns[3].astype(np.int32),
+        kind=np.array([EVENT_KIND_CODE[row.kind] for row in rows], np.uint8),
+        size_bytes=columns[5].astype(np.int32),
+        generated_chars=columns[6].astype(np.int32),
+        output_tokens=columns[7].astype(np.int32),
+        offset=columns[8],
+        end_offset=columns[9],
+    )
+    return EventRows(table, 1, 1 + len(events))
+
+
+def exchange(number: int, stream: StreamFacts | None) -> Exchange:
+    return Exchange(number, 0, None, "h2", "sse", False, 0, 0, 0, stream=stream)
+
+
+def test_lists_and_columns_come_together_in_order() -> None:
+    first = [event(10), event(40, "role", 2)]
+    second = [event(20, packet_no=5), event(30, "end", 6)]
+    third = [event(50, "usage", 9)]
+    rows = [
+        exchange(0, StreamFacts(first)),
+        exchange(1, None),
+        exchange(2, StreamFacts(in_columns(second))),
+        exchange(3, StreamFacts()),
+        exchange(4, StreamFacts(third)),
     ]
-    return StreamFacts(events=events)
+    events = collect_events(rows)
+    assert events.exchange_no.tolist() == [0, 0, 2, 2, 4]
+    assert events.packet_no.tolist() == [1, 2, 5, 6, 9]
+    assert events.time_ns.tolist() == [one.usable_ns for one in first + second + third]
+    for row, expected in zip(rows, (first, None, second, [], third), strict=True):
+        if row.stream is not None:
+            assert list(row.stream.events) == expected
+            assert len(row.stream.events) == len(expected or ())
+    assert collect_events([]).exchange_no.tolist() == []
 
 
-@pytest.mark.parametrize(
-    ("times", "pace"),
-    [
-        ([0, 20, 50, 70, 100], 20),  # of an even number of gaps the lower
-        ([0, 20, 50, 70], None),  # too few
-        ([0, 20, 50, 750, 780, 800], 30),  # a stall does not change it
-        ([0, 0.1, 400, 400.2, 800, 1200, 1200.5, 1600], 399.8),  # let go in bursts
-        ([0, 0, 0, 0, 0, 0, 0], None),
-        ([], None),
-    ],
-)
-def test_pace(hand_made: ModuleType, times: list[float], pace: float | None) -> None:
-    exchange = hand_made.exchange(0, 0, 1, stream=stream(*((t, "content") for t in times)))
-    collect_events([exchange])
-    expected = None if pace is None else pytest.approx(pace * MS)
-    assert exchange.stream.cadence_ns == expected
-
-
-def test_pace_is_that_of_generated_content(hand_made: ModuleType) -> None:
-    rows = [(100.0 * n, "ping") for n in range(20)] + [
-        (2000.0 + 30 * n, "content") for n in range(6)
-    ]
-    exchange = hand_made.exchange(0, 0, 1, stream=stream(*rows))
-    collect_events([exchange])
-    assert exchange.stream.cadence_ns == 30 * MS
-
-
-def test_columns(hand_made: ModuleType) -> None:
-    exchanges = [
-        hand_made.exchange(0, 0, 1),
-        hand_made.exchange(1, 0, 1, stream=stream((5, "role"), (9, "content"))),
-    ]
-    events = collect_events(exchanges)
-    assert events.exchange_no.tolist() == [1, 1]
-    assert [EVENT_KINDS[kind] for kind in events.kind.tolist()] == ["role", "content"]
-    assert events.offset.tolist() == [0, 100]
-    assert events.end_offset.tolist() == [90, 190]
-    assert len(collect_events(exchanges[:1])) == 0
+def test_pace_is_the_median_gap_of_content() -> None:
+    steady = [event(at) for at in (0, 10, 20, 30, 1000)]
+    at_once = [event(at) for at in (0, 0, 10, 10, 20, 20, 30, 30)]  # three gaps only
+    mixed = [event(0), event(3, "ping"), *(event(at) for at in (8, 20, 26, 90, 94))]
+    rows = [exchange(no, StreamFacts(one)) for no, one in enumerate((steady, at_once, mixed, []))]
+    collect_events(rows)
+    assert [row.stream.cadence_ns for row in rows] == [10 * MS, None, 8 * MS, None]
