@@ -13,11 +13,13 @@ import numpy as np
 from capture_analyzer.model.analysis import Analysis, Redaction, Tables
 from capture_analyzer.model.capture import CaptureFile, Interface
 from capture_analyzer.model.causes import CAUSE_CODE
+from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.connections import Connection, TlsSummary
 from capture_analyzer.model.events import EVENT_KIND_CODE, Events
 from capture_analyzer.model.exchanges import Exchange, Phases
 from capture_analyzer.model.frames import Frames
-from capture_analyzer.model.holes import Holes
+from capture_analyzer.model.holes import HOLE_KINDS, Holes
+from capture_analyzer.model.limits import LIMIT_CODE, Limits
 from capture_analyzer.model.packets import ACK, LABELS, Packets
 from capture_analyzer.model.tls_records import TlsRecords
 from capture_analyzer.model.waits import Ledger, Waits
@@ -124,6 +126,45 @@ def events(*rows: tuple[int, float, str]) -> Events:
     made.kind[:] = [EVENT_KIND_CODE[row[2]] for row in rows]
     made.packet_no[:] = np.arange(11, 11 + len(rows))
     made.output_tokens[:] = -1
+    return made
+
+
+def holes(*rows: tuple[int, str, float, float | None, int, int]) -> Holes:
+    """Holes of (connection_no, kind, opened, filled in ms or None, opening and filling packet).
+
+    Each is 1,000 bytes of the server's stream, or the client's where connection_no is negative
+    (of connection 0: -1, and so on).
+    """
+    made = Holes()
+    for field in dataclasses.fields(Holes):
+        setattr(made, field.name, np.zeros(len(rows), getattr(made, field.name).dtype))
+    made.connection_no[:] = [row[0] if row[0] >= 0 else -1 - row[0] for row in rows]
+    made.from_client[:] = [row[0] < 0 for row in rows]
+    made.length[:] = 1000
+    made.kind[:] = [HOLE_KINDS.index(row[1]) for row in rows]
+    made.opened_ns[:] = [round(row[2] * MS) for row in rows]
+    made.filled_ns[:] = [NO_TIME if row[3] is None else round(row[3] * MS) for row in rows]
+    made.opened_packet_no[:] = [row[4] for row in rows]
+    made.filled_packet_no[:] = [row[5] for row in rows]
+    made.confidence[:] = 0.9
+    return made
+
+
+def limits(*rows: tuple[int, bool, str, float, float], in_flight: int = 10_000) -> Limits:
+    """Limits of (connection_no, from_client, kind, from, to in ms), packets 11, 12, 13 on."""
+    made = Limits()
+    for field in dataclasses.fields(Limits):
+        setattr(made, field.name, np.zeros(len(rows), getattr(made, field.name).dtype))
+    made.connection_no[:] = [row[0] for row in rows]
+    made.from_client[:] = [row[1] for row in rows]
+    made.kind[:] = [LIMIT_CODE[row[2]] for row in rows]
+    made.from_ns[:] = [round(row[3] * MS) for row in rows]
+    made.to_ns[:] = [round(row[4] * MS) for row in rows]
+    made.from_packet_no[:] = 11 + 3 * np.arange(len(rows))
+    made.freed_packet_no[:] = 12 + 3 * np.arange(len(rows))
+    made.to_packet_no[:] = 13 + 3 * np.arange(len(rows))
+    made.in_flight_bytes[:] = in_flight
+    made.confidence[:] = 0.9
     return made
 
 
