@@ -22,7 +22,7 @@ def held(hand_made: ModuleType, late: int, at_once: int, from_client: bool = Tru
     rows = [(0, from_client, "nagle_delayed_ack", 100 * n, 100 * n + 45) for n in range(late)]
     begin = 100 * late
     rows += [(0, from_client, "nagle", begin + 30 * n, begin + 30 * n + 30) for n in range(at_once)]
-    entries = []
+    entries: list[tuple[int, float, float, str]] = []
     for n in range(late):
         entries.append((n, 100 * n, 100 * n + 45, "nagle_delayed_ack"))
         entries.append((n, 100 * n + 45, 100 * n + 60, "server_think"))

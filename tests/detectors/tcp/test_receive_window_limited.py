@@ -21,7 +21,7 @@ def judge(tables: Any, **settings: Any) -> list[Finding]:
 def full(hand_made: ModuleType, count: int, wait_ms: float, kind: str = "window_full") -> Any:
     """So many round trips of 60 ms, in each of which the sender waited."""
     rows = [(0, False, kind, 60 * n, 60 * n + wait_ms) for n in range(count)]
-    entries = []
+    entries: list[tuple[int, float, float, str]] = []
     for n in range(count):
         entries.append((0, 60 * n, 60 * n + wait_ms, "receiver_window"))
         entries.append((0, 60 * n + wait_ms, 60 * n + 60, "transfer"))
