@@ -33,7 +33,7 @@ from capture_analyzer import wording
 from capture_analyzer.detectors.about import about, number_of
 from capture_analyzer.detectors.contract import Meta
 from capture_analyzer.detectors.handshakes import Handshake, handshakes_of
-from capture_analyzer.detectors.phrases import amount, upper_first
+from capture_analyzer.detectors.phrases import amount
 from capture_analyzer.detectors.servers import Server, label, server_of
 from capture_analyzer.detectors.setups import carried
 from capture_analyzer.detectors.severity import by_default, worst
@@ -115,7 +115,7 @@ def _finding(tables: Tables, group: list[Handshake]) -> Finding:
         severity=worst(by_default(one.rtt_ns or 0, entry.length_ns) for entry in setups.values()),
         confidence=0.9,
         summary=(
-            f"{upper_first(label(one))} sent {wording.size(largest.flight_bytes)} before the "
+            f"{label(one)} sent {wording.size(largest.flight_bytes)} before the "
             f"client could go on{subject}, more than its initial window: one round trip "
             f"({amount(one.rtt_ns or 0)}) more."
         ),

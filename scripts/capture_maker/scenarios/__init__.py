@@ -1,7 +1,7 @@
 """The captures, by topic; importing a module registers its scenarios."""
 
 from capture_maker.scenarios import incident  # noqa: I001 - the order of the table
-from capture_maker.scenarios import basic, web, names, tls, streams, multiplex, keys
+from capture_maker.scenarios import basic, web, names, tls, tls_faults, streams, multiplex, keys
 from capture_maker.scenarios import loss, tcp_faults, tunnels, containers, hostile
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "streams",
     "tcp_faults",
     "tls",
+    "tls_faults",
     "tunnels",
     "web",
 ]
