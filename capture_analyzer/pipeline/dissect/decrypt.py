@@ -13,7 +13,7 @@ from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.connections import Connection, TlsSummary
 from capture_analyzer.model.secrets import Secrets
 from capture_analyzer.model.tls_records import ROLE_CODE, HandshakeMessage, TlsRecords
-from capture_analyzer.pipeline.dissect.plaintext import Plain, Record, open_records
+from capture_analyzer.pipeline.dissect.plaintext import Plain, Records, open_records
 from capture_analyzer.protocols.tls import handshake, names
 from capture_analyzer.protocols.tls.connection import Understood
 from capture_analyzer.protocols.tls.decryption import (
@@ -54,20 +54,9 @@ class Side:
     total: int
     protected_from: int
 
-    def records(self, table: TlsRecords) -> list[Record]:
-        """Its records as rows."""
-        part = slice(self.first, self.first + self.total)
-        return [
-            Record(*row)
-            for row in zip(
-                table.offset[part].tolist(),
-                table.length[part].tolist(),
-                table.content_type[part].tolist(),
-                table.complete_ns[part].tolist(),
-                table.complete[part].tolist(),
-                strict=True,
-            )
-        ]
+    def records(self, table: TlsRecords) -> Records:
+        """Its records."""
+        return Records.of(table, slice(self.first, self.first + self.total))
 
 
 @dataclasses.dataclass(slots=True)
@@ -134,7 +123,7 @@ def _decryptors(
     tls: TlsSummary,
     understood: Understood,
     sides: tuple[Side, Side],
-    records: tuple[list[Record], list[Record]],
+    records: tuple[Records, Records],
     secrets: Secrets,
     finder: SessionFinder,
 ) -> Decryptors | str:
@@ -171,7 +160,7 @@ def _found_by_trial(
     tls: TlsSummary,
     understood: Understood,
     sides: tuple[Side, Side],
-    records: tuple[list[Record], list[Record]],
+    records: tuple[Records, Records],
     session: Mapping[str, bytes],
     finder: SessionFinder,
 ) -> Decryptors | str:
@@ -205,25 +194,22 @@ def _found_by_trial(
     return decryptors[0], decryptors[1]
 
 
-def _first_whole(side: Side, records: list[Record]) -> int:
+def _first_whole(side: Side, records: Records) -> int:
     """Index of the first protected record that was captured whole."""
-    for index in range(side.protected_from, len(records)):
-        if records[index].content_type in _PROTECTED and records[index].complete:
-            return index
-    return len(records)
+    begin = side.protected_from
+    protected = np.isin(records.content_type[begin:], _PROTECTED) & records.complete[begin:]
+    found = np.flatnonzero(protected)
+    return begin + int(found[0]) if len(found) else len(records)
 
 
-def _trials(
-    sides: tuple[Side, Side], records: tuple[list[Record], list[Record]]
-) -> list[tuple[bool, Trial]]:
+def _trials(sides: tuple[Side, Side], records: tuple[Records, Records]) -> list[tuple[bool, Trial]]:
     """The first protected record of each direction, to try secrets on."""
     found: list[tuple[bool, Trial]] = []
     for from_client, side, rows in zip((True, False), sides, records, strict=True):
         index = _first_whole(side, rows)
         if index < len(rows):
-            record = rows[index]
-            raw = side.stream.read(record.offset, record.offset + HEADER_BYTES + record.length)
-            found.append((from_client, (record.content_type, raw[1:3], raw[HEADER_BYTES:])))
+            raw = side.stream.read(int(rows.offset[index]), rows.end(index))
+            found.append((from_client, (raw[:HEADER_BYTES], raw[HEADER_BYTES:])))
     return found
 
 
@@ -286,7 +272,7 @@ def _set_roles(side: Side, plain: Plain, table: TlsRecords) -> None:
     table.plaintext_bytes[part] = plain.plaintext_bytes
 
 
-def _nothing_opened(sides: tuple[Side, Side], records: tuple[list[Record], list[Record]]) -> str:
+def _nothing_opened(sides: tuple[Side, Side], records: tuple[Records, Records]) -> str:
     """Why no record opened although there are secrets."""
     if all(_first_whole(*pair) == len(pair[1]) for pair in zip(sides, records, strict=True)):
         return "no protected record was captured"
@@ -297,7 +283,7 @@ def _summarise(
     tls: TlsSummary,
     plains: list[Plain | None],
     sides: tuple[Side, Side],
-    records: tuple[list[Record], list[Record]],
+    records: tuple[Records, Records],
 ) -> None:
     """Whether all of it was decrypted, and what not."""
     whos = ("client", "server")

@@ -8,6 +8,7 @@ it came in and when that was seen; it is usable when its whole record was there 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from capture_analyzer.model.byte_stream import ByteStream
 from capture_analyzer.model.column import NO_TIME
+from capture_analyzer.model.tls_records import TlsRecords
 from capture_analyzer.protocols.tls.decryption import (
     ALERT,
     APPLICATION_DATA,
@@ -23,22 +25,45 @@ from capture_analyzer.protocols.tls.decryption import (
     Decryptor,
     Opened,
 )
+from capture_analyzer.protocols.tls.protection import Octets
 from capture_analyzer.protocols.tls.records import MAX_FRAGMENT
 
 _HEADER_BYTES: Final = 5
+_MAX_BUFFERS: Final = 1 << 16  # that `ByteStream.buffer_nos` can tell apart
+_WORTH_A_BUFFER: Final = 2048
+"""Octets of content a record has on the average, where it is cheaper to leave each in a buffer of
+its own than to copy all of them into one."""
 MAX_HANDSHAKE_BYTES: Final = 1 << 20
 """Encrypted handshake messages kept of a direction; chains of certificates have some KB."""
 
 
 @dataclasses.dataclass(slots=True)
-class Record:
-    """A record of one direction, as rows of `TlsRecords` have it."""
+class Records:
+    """The records of one direction in order: columns of `TlsRecords`."""
 
-    offset: int
-    length: int
-    content_type: int
-    complete_ns: int
-    complete: bool
+    offset: NDArray[np.int64]
+    length: NDArray[np.int32]
+    content_type: NDArray[np.uint8]
+    complete_ns: NDArray[np.int64]
+    complete: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    @classmethod
+    def of(cls, table: TlsRecords, part: slice = slice(None)) -> Records:
+        """These rows of a table."""
+        return cls(
+            table.offset[part],
+            table.length[part],
+            table.content_type[part],
+            table.complete_ns[part],
+            table.complete[part],
+        )
+
+    def end(self, index: int) -> int:
+        """Stream offset behind a record."""
+        return int(self.offset[index]) + _HEADER_BYTES + int(self.length[index])
 
 
 @dataclasses.dataclass(slots=True)
@@ -78,7 +103,7 @@ class Plain:
 
 def open_records(
     cipher: ByteStream,
-    records: list[Record],
+    records: Records,
     decryptor: Decryptor,
     first_protected: int,
     *,
@@ -101,51 +126,64 @@ def open_records(
     handshake_bytes = 0
     alerts: list[tuple[int, int, int]] = []
     early: list[int] = []
-    kept: list[tuple[int, int, int]] = []  # (record index, plaintext length, lead)
+    kept: list[int] = []  # records of application data
+    starts: list[int] = []  # offset of their content in the plaintext
+    leads: list[int] = []  # octets of their fragments in front of the ciphertext
     plaintext: list[bytes] = []
-    clear_end = None
-    if 0 < first_protected <= len(records):
-        last = records[first_protected - 1]
-        clear_end = last.offset + _HEADER_BYTES + last.length
-    place = _Place(decryptor, clear_end)
-    plain_starts: list[int] = []
-    read = cipher.read
-    for index in range(first_protected, len(records)):
-        record = records[index]
-        if record.offset != place.end:
-            place.gap(record.offset)
-        place.end = record.offset + _HEADER_BYTES + record.length
-        content_type = record.content_type
-        if content_type == CHANGE_CIPHER_SPEC:
+    place = _Place(
+        decryptor,
+        records.end(first_protected - 1) if 0 < first_protected <= len(records) else None,
+    )
+    opening = decryptor.open
+    for index, offset, length, kind, header, fragment in _fragments(
+        cipher, records, first_protected
+    ):
+        if offset != place.end:
+            place.gap(offset)
+        place.end = offset + _HEADER_BYTES + length
+        if kind == CHANGE_CIPHER_SPEC:
             continue  # a dummy in TLS 1.3 (RFC 8446, appendix D.4)
-        if not record.complete:
-            place.incomplete(record)
+        if header is None:
+            place.incomplete(length)
             continue
-        raw = read(record.offset, place.end)
-        opened = decryptor.open(content_type, raw[1:3], raw[_HEADER_BYTES:])
+        opened = opening(header, fragment)
         if opened is None:
-            place.closed(record)
+            place.closed(length)
             continue
         if place.lost:
             place.found(opened)
+        content = opened.plaintext
+        size = len(content)
         inner_types[index] = opened.content_type
-        plaintext_bytes[index] = length = len(opened.plaintext)
+        plaintext_bytes[index] = size
         if opened.content_type == APPLICATION_DATA:
             if opened.early:
                 early.append(index)
-            if length and (early_accepted or not opened.early):
-                kept.append((index, length, opened.lead))
-                plain_starts.append(place.at)
-                plaintext.append(opened.plaintext)
-                place.at += length
+                if not early_accepted:
+                    continue
+            if size:
+                kept.append(index)
+                starts.append(place.at)
+                leads.append(opened.lead)
+                plaintext.append(content)
+                place.at += size
         elif opened.content_type == HANDSHAKE:
-            handshake_bytes += length
+            handshake_bytes += size
             if handshake_bytes <= MAX_HANDSHAKE_BYTES:
-                handshake.append(HandshakePart(index, opened.plaintext))
-        elif opened.content_type == ALERT and length == 2:
-            alerts.append((index, opened.plaintext[0], opened.plaintext[1]))
+                handshake.append(HandshakePart(index, content))
+        elif opened.content_type == ALERT and size == 2:
+            alerts.append((index, content[0], content[1]))
     place.finish(cipher, records)
-    stream = _plain_stream(cipher, records, kept, plain_starts, b"".join(plaintext), place.at)
+    stream = _plain_stream(
+        cipher,
+        records,
+        np.array(kept, np.int64),
+        np.array(starts, np.int64),
+        np.array(leads, np.int64),
+        plaintext_bytes,
+        plaintext,
+        place.at,
+    )
     return Plain(
         stream=stream,
         handshake=handshake,
@@ -157,6 +195,65 @@ def open_records(
         missing=place.missing,
         early_records=early,
     )
+
+
+def _fragments(
+    cipher: ByteStream, records: Records, begin: int
+) -> Iterator[tuple[int, int, int, int, Octets | None, Octets]]:
+    """(index, offset, length, type, header, fragment) of records from `begin` on.
+
+    The header is None where the capture lacks some of the record. What lies in one chunk is
+    not copied.
+    """
+    offset, length = records.offset[begin:], records.length[begin:].astype(np.int64)
+    first = np.searchsorted(cipher.starts, offset, "right") - 1
+    last = np.searchsorted(cipher.starts, offset + length + (_HEADER_BYTES - 1), "right") - 1
+    at = cipher.buffer_offsets[first] + offset - cipher.starts[first]
+    views = [memoryview(buffer) for buffer in cipher.buffers]
+    pieces: _Chunks | None = None
+    for index, start, size, kind, whole, chunk, final, position, buffer_no in zip(
+        range(begin, len(records)),
+        offset.tolist(),
+        length.tolist(),
+        records.content_type[begin:].tolist(),
+        records.complete[begin:].tolist(),
+        first.tolist(),
+        last.tolist(),
+        at.tolist(),
+        cipher.buffer_nos[first].tolist(),
+        strict=True,
+    ):
+        if not whole:
+            yield index, start, size, kind, None, b""
+            continue
+        if chunk == final:
+            view, begins = views[buffer_no], position
+        else:
+            if pieces is None:
+                pieces = _Chunks(cipher, views)
+            view, begins = pieces.joined(chunk, final, position, size + _HEADER_BYTES), 0
+        content = begins + _HEADER_BYTES
+        yield index, start, size, kind, view[begins:content], view[content : content + size]
+
+
+class _Chunks:
+    """The chunks of a stream as lists, to join those of a record."""
+
+    def __init__(self, cipher: ByteStream, views: list[memoryview]) -> None:
+        self._views = views
+        self._numbers: list[int] = cipher.buffer_nos.tolist()
+        self._begins: list[int] = cipher.buffer_offsets.tolist()
+        self._ends: list[int] = (cipher.buffer_offsets + cipher.lengths).tolist()
+
+    def joined(self, first: int, last: int, position: int, size: int) -> memoryview:
+        """`size` bytes from a position in the buffer of chunk `first` on, up to chunk `last`."""
+        views, numbers, ends = self._views, self._numbers, self._ends
+        parts = [views[numbers[first]][position : ends[first]]]
+        parts += [
+            views[numbers[chunk]][self._begins[chunk] : ends[chunk]]
+            for chunk in range(first + 1, last + 1)
+        ]
+        return memoryview(b"".join(parts))[:size]
 
 
 class _Place:
@@ -194,17 +291,17 @@ class _Place:
         self._unknown += size
         self._decryptor.lose(_fewest(size), size // (_HEADER_BYTES + self._overhead) + 1)
 
-    def incomplete(self, record: Record) -> None:
+    def incomplete(self, length: int) -> None:
         """A record of which the capture lacks some bytes."""
         self._decryptor.lose(1, 1)
         self.missing += 1
-        self.closed(record)
+        self.closed(length)
 
-    def closed(self, record: Record) -> None:
+    def closed(self, length: int) -> None:
         """A record that was not opened."""
         self.lost = True
         self._known += 1
-        self._known_content += max(0, record.length - self._overhead)
+        self._known_content += max(0, length - self._overhead)
 
     def found(self, opened: Opened) -> None:
         """A record opened behind what was lost."""
@@ -232,9 +329,9 @@ class _Place:
         self.lost = False
         self._known = self._known_content = self._unknown = 0
 
-    def finish(self, cipher: ByteStream, records: list[Record]) -> None:
+    def finish(self, cipher: ByteStream, records: Records) -> None:
         """What was lost behind the last record that opened."""
-        if records and not records[-1].complete and self.missing == 1:
+        if len(records) and not records.complete[-1] and self.missing == 1:
             self.missing = 0  # the capture ended in the middle of it
         if self.end is not None and cipher.end > self.end:
             self.gap(cipher.end)
@@ -249,31 +346,29 @@ def _fewest(size: int) -> int:
 
 def _plain_stream(
     cipher: ByteStream,
-    records: list[Record],
-    kept: list[tuple[int, int, int]],
-    plain_starts: list[int],
-    plaintext: bytes,
+    records: Records,
+    kept: NDArray[np.int64],
+    plain: NDArray[np.int64],
+    leads: NDArray[np.int64],
+    plaintext_bytes: NDArray[np.int32],
+    plaintext: list[bytes],
     end: int,
 ) -> ByteStream:
     """The plaintext as a stream: a chunk for each part of a record that came in one packet."""
-    index = np.array([record for record, _, _ in kept], np.int64)
-    lengths = np.array([length for _, length, _ in kept], np.int64)
-    plain = np.array(plain_starts, np.int64)
-    lead = np.array([lead for _, _, lead in kept], np.int64)
-    offsets = np.array([records[record].offset for record, _, _ in kept], np.int64)
-    complete_ns = np.array([records[record].complete_ns for record, _, _ in kept], np.int64)
-    begin = offsets + _HEADER_BYTES + lead  # of the ciphertext
+    lengths = plaintext_bytes[kept].astype(np.int64)
+    complete_ns = records.complete_ns[kept]
+    begin = records.offset[kept] + _HEADER_BYTES + leads  # of the ciphertext
     # The chunks that hold each record's ciphertext; a record becomes one row for each.
     first = np.searchsorted(cipher.starts, begin, "right") - 1
     last = np.searchsorted(cipher.starts, begin + lengths - 1, "right") - 1
     counts = last - first + 1
-    row = np.repeat(np.arange(len(index)), counts)
+    row = np.repeat(np.arange(len(kept)), counts)
     before = np.concatenate(([0], np.cumsum(counts)[:-1])) if len(counts) else counts
     chunk = first[row] + np.arange(len(row)) - before[row]
     chunk_start = cipher.starts[chunk]
     part_begin = np.maximum(begin[row], chunk_start)
     part_end = np.minimum(begin[row] + lengths[row], chunk_start + cipher.lengths[chunk])
-    in_plaintext = np.concatenate(([0], np.cumsum(lengths)[:-1])) if len(lengths) else lengths
+    buffers, buffer_nos, in_buffer = _buffers(plaintext, lengths)
     shift = part_begin - begin[row]
     usable = np.where(complete_ns[row] == NO_TIME, cipher.in_order_ns[chunk], complete_ns[row])
     return ByteStream(
@@ -285,12 +380,23 @@ def _plain_stream(
         seen_ns=cipher.seen_ns[chunk],
         in_order_ns=cipher.in_order_ns[chunk],
         usable_ns=usable,
-        buffer_nos=np.zeros(len(row), np.uint16),
-        buffer_offsets=in_plaintext[row] + shift,
-        buffers=(plaintext,),
+        buffer_nos=buffer_nos[row],
+        buffer_offsets=in_buffer[row] + shift,
+        buffers=buffers,
         end=end,
         begins_mid_stream=cipher.begins_mid_stream,
         fin_ns=cipher.fin_ns,
         reset_ns=cipher.reset_ns,
         origins=part_begin,
     )
+
+
+def _buffers(
+    plaintext: list[bytes], lengths: NDArray[np.int64]
+) -> tuple[Sequence[bytes], NDArray[np.uint16], NDArray[np.int64]]:
+    """(buffers, which one holds each record's content, where it begins there)."""
+    count = len(plaintext)
+    if count <= _MAX_BUFFERS and lengths.sum() >= count * _WORTH_A_BUFFER:
+        return plaintext, np.arange(count, dtype=np.uint16), np.zeros(count, np.int64)
+    begins = np.concatenate(([0], np.cumsum(lengths)[:-1])) if count else lengths
+    return (b"".join(plaintext),), np.zeros(count, np.uint16), begins

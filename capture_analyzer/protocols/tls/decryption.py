@@ -17,6 +17,7 @@ from capture_analyzer.protocols.tls.key_schedule import (
 )
 from capture_analyzer.protocols.tls.protection import (
     CannotOpenError,
+    Octets,
     Opener,
     Tls12Opener,
     Tls13Opener,
@@ -90,15 +91,15 @@ class Decryptor:
         self._least = min(self._least + least, MAX_LOST_RECORDS)
         self._most = min(self._most + most, MAX_LOST_RECORDS)
 
-    def open(self, content_type: int, version: bytes, fragment: bytes) -> Opened | None:
+    def open(self, header: Octets, fragment: Octets) -> Opened | None:
         """Open the next record; None if no key opens it."""
         if not self._most:  # nothing was lost: the common case
             opener = self._openers[self._current]
-            found = self._try(opener, content_type, version, fragment)
+            found = self._try(opener, header, fragment)
             if found is None:
-                found = self._open_with_next(content_type, version, fragment)
+                found = self._open_with_next(header, fragment)
         else:
-            found = self._search(content_type, version, fragment)
+            found = self._search(header, fragment)
         if found is None:
             self.failed += 1
             self.lose(0, 1)
@@ -112,18 +113,16 @@ class Decryptor:
                 opener.update()
         return found
 
-    def _try(
-        self, opener: Opener, content_type: int, version: bytes, fragment: bytes
-    ) -> Opened | None:
+    def _try(self, opener: Opener, header: Octets, fragment: Octets) -> Opened | None:
         try:
-            inner, plaintext = opener.open(content_type, version, fragment)
+            inner, plaintext = opener.open(header, fragment)
         except CannotOpenError:
             return None
         return Opened(inner, plaintext, opener.overhead_before, opener is self._early)
 
-    def _open_with_next(self, content_type: int, version: bytes, fragment: bytes) -> Opened | None:
+    def _open_with_next(self, header: Octets, fragment: Octets) -> Opened | None:
         for position in range(self._current + 1, len(self._openers)):
-            found = self._try(self._openers[position], content_type, version, fragment)
+            found = self._try(self._openers[position], header, fragment)
             if found is not None:
                 found.new_key = True
                 self._take(position)
@@ -134,23 +133,21 @@ class Decryptor:
         self._current = position
         self.last_key = position == len(self._openers) - 1
 
-    def _search(self, content_type: int, version: bytes, fragment: bytes) -> Opened | None:
+    def _search(self, header: Octets, fragment: Octets) -> Opened | None:
         """Records may have been lost: look ahead in sequence numbers, then for other keys."""
         current = self._openers[self._current]
-        found = self._scan(
-            current, self._least, self._most, content_type, version, fragment, new_key=False
-        )
+        found = self._scan(current, self._least, self._most, header, fragment, new_key=False)
         if found is not None:
             return found
         for position in range(self._current + 1, len(self._openers)):
             opener = self._openers[position]
-            found = self._scan(opener, 0, self._most, content_type, version, fragment)
+            found = self._scan(opener, 0, self._most, header, fragment)
             if found is not None:
                 self._take(position)
                 return found
         if isinstance(current, Tls13Opener) and self.opened:
             updated = current.updated()  # a KeyUpdate may be among what was lost
-            found = self._scan(updated, 0, self._most, content_type, version, fragment)
+            found = self._scan(updated, 0, self._most, header, fragment)
             if found is not None:
                 self._openers[self._current] = updated
         return found
@@ -160,9 +157,8 @@ class Decryptor:
         opener: Opener,
         least: int,
         most: int,
-        content_type: int,
-        version: bytes,
-        fragment: bytes,
+        header: Octets,
+        fragment: Octets,
         *,
         new_key: bool = True,
     ) -> Opened | None:
@@ -172,7 +168,7 @@ class Decryptor:
         stop = most + 1 + _SLACK if self._tries > 0 else least + 1
         for lost in (*range(least, stop), *range(least)):
             opener.sequence = before + lost
-            found = self._try(opener, content_type, version, fragment)
+            found = self._try(opener, header, fragment)
             if found is not None:
                 found.lost, found.new_key = lost, new_key
                 return found

@@ -14,14 +14,15 @@ from capture_analyzer.protocols.tls.key_schedule import (
 _EXPLICIT_NONCE_OCTETS: Final = 8  # RFC 5288, section 3
 
 
+Octets = bytes | memoryview
+
+
 class CannotOpenError(ValueError):
     """The record does not open with this key at this sequence number."""
 
 
 class _Cipher(Protocol):
-    def decrypt(
-        self, nonce: bytes, data: bytes | memoryview, associated_data: bytes | None
-    ) -> bytes: ...
+    def decrypt(self, nonce: bytes, data: Octets, associated_data: Octets | None) -> bytes: ...
 
 
 def _cipher(protection: Protection, key: bytes) -> _Cipher:
@@ -53,13 +54,12 @@ class Opener(Protocol):
     overhead: int
     """Octets of the fragment beyond the content, if it is not padded."""
 
-    def open(self, content_type: int, version: bytes, fragment: bytes) -> tuple[int, bytes]:
+    def open(self, header: Octets, fragment: Octets) -> tuple[int, bytes]:
         """(content type, plaintext) of a record.
 
         Args:
-            content_type: the record's outer type.
-            version: its two version octets.
-            fragment: all behind its header.
+            header: the record's five octets of type, version and length.
+            fragment: all behind it.
 
         Raises:
             CannotOpenError: wrong key, wrong sequence number or damaged record.
@@ -70,7 +70,7 @@ class Opener(Protocol):
 class Tls13Opener:
     """Opens TLS 1.3 records with one traffic secret and what KeyUpdate makes of it."""
 
-    __slots__ = ("_cipher", "_iv", "_protection", "_secret", "overhead", "sequence")
+    __slots__ = ("_decrypt", "_iv", "_protection", "_secret", "overhead", "sequence")
     overhead_before = 0
 
     def __init__(self, secret: bytes, protection: Protection) -> None:
@@ -81,7 +81,7 @@ class Tls13Opener:
     def _install(self, secret: bytes) -> None:
         self._secret = secret
         key, iv = traffic_key(secret, self._protection)
-        self._cipher = _cipher(self._protection, key)
+        self._decrypt = _cipher(self._protection, key).decrypt
         self._iv = int.from_bytes(iv, "big")
         self.sequence = 0
 
@@ -93,12 +93,11 @@ class Tls13Opener:
         """An opener with the next traffic secret; this one stays as it is."""
         return Tls13Opener(next_traffic_secret(self._secret, self._protection), self._protection)
 
-    def open(self, content_type: int, version: bytes, fragment: bytes) -> tuple[int, bytes]:
+    def open(self, header: Octets, fragment: Octets) -> tuple[int, bytes]:
         """See `Opener.open`. The inner content type is the last octet that is not zero."""
-        header = bytes((content_type,)) + version + len(fragment).to_bytes(2, "big")
         nonce = (self._iv ^ self.sequence).to_bytes(12, "big")
         try:
-            inner = self._cipher.decrypt(nonce, fragment, header)
+            inner = self._decrypt(nonce, fragment, header)
         except _refusals():
             raise CannotOpenError("the record does not open") from None
         self.sequence += 1
@@ -132,7 +131,7 @@ class Tls12Opener:
         self.overhead = self.overhead_before + protection.tag_octets
         self.sequence = 0
 
-    def open(self, content_type: int, version: bytes, fragment: bytes) -> tuple[int, bytes]:
+    def open(self, header: Octets, fragment: Octets) -> tuple[int, bytes]:
         """See `Opener.open`."""
         sequence = self.sequence.to_bytes(8, "big")
         before = self.overhead_before
@@ -140,13 +139,13 @@ class Tls12Opener:
         if length < 0:
             raise CannotOpenError("the record is shorter than its protection")
         if self._explicit:
-            nonce = self._iv + fragment[:before]
+            nonce = self._iv + bytes(fragment[:before])
         else:  # RFC 7905, section 2
             nonce = (int.from_bytes(self._iv, "big") ^ self.sequence).to_bytes(12, "big")
-        header = sequence + bytes((content_type,)) + version + length.to_bytes(2, "big")
+        additional = sequence + bytes(header[:3]) + length.to_bytes(2, "big")
         try:
-            plain = self._cipher.decrypt(nonce, fragment[before:], header)
+            plain = self._cipher.decrypt(nonce, fragment[before:], additional)
         except _refusals():
             raise CannotOpenError("the record does not open") from None
         self.sequence += 1
-        return content_type, plain
+        return header[0], plain

@@ -10,6 +10,7 @@ from capture_analyzer.protocols.tls.decryption import tls13_openers
 from capture_analyzer.protocols.tls.key_schedule import TLS12_SUITES, TLS13_SUITES, tls12_keys
 from capture_analyzer.protocols.tls.protection import (
     CannotOpenError,
+    Octets,
     Opener,
     Tls12Opener,
     Tls13Opener,
@@ -23,8 +24,8 @@ _SET_UP: Final = 12  # deriving a key costs as much as so many decryptions
 _FEWEST: Final = 48  # sequence numbers tried of each session at least
 _FEW: Final = 16  # handshake keys are used for this many records at most
 
-Trial = tuple[int, bytes, bytes]
-"""(outer type, version, fragment) of a protected record."""
+Trial = tuple[Octets, Octets]
+"""(header, fragment) of a protected record."""
 
 
 @dataclasses.dataclass(slots=True)

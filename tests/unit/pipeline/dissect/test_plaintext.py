@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "scripts"))
 from capture_maker.records import Keys
 
 from capture_analyzer.model.column import NO_TIME
-from capture_analyzer.pipeline.dissect.plaintext import Plain, Record, open_records
+from capture_analyzer.pipeline.dissect.plaintext import Plain, Records, open_records
 from capture_analyzer.protocols.tls.decryption import (
     ALERT,
     APPLICATION_DATA,
@@ -44,17 +44,7 @@ def decryptor() -> Decryptor:
 def opened(stream: Any, first: int = 0, **more: Any) -> Plain:
     """Walk the records of a stream and open them."""
     table = walk(stream)
-    rows = [
-        Record(*row)
-        for row in zip(
-            table.offset.tolist(),
-            table.length.tolist(),
-            table.content_type.tolist(),
-            table.complete_ns.tolist(),
-            table.complete.tolist(),
-            strict=True,
-        )
-    ]
+    rows = Records.of(table)
     return open_records(stream, rows, decryptor(), first, **more)
 
 
@@ -269,10 +259,7 @@ def test_rejected_early_data_is_no_part_of_the_stream(stream_of: Any) -> None:
     own = keys()
     cipher = early.seal(APPLICATION_DATA, b"GET / early") + own.seal(APPLICATION_DATA, b"GET /")
     table = walk(stream_of(cipher))
-    rows = [
-        Record(int(offset), int(length), 23, MS, True)
-        for offset, length in zip(table.offset, table.length, strict=True)
-    ]
+    rows = Records.of(table)
     secrets = {"EARLY": early.secret, "SECRET": SECRET}
 
     def both(accepted: bool) -> Plain:
@@ -314,6 +301,22 @@ def test_times_where_the_last_byte_is_known_to_have_arrived_only_later(stream_of
     """A record whose last byte has no time of its own is usable when its bytes were in order."""
     cipher = keys().seal(APPLICATION_DATA, b"text")
     stream = stream_of(cipher)
-    rows = [Record(0, len(cipher) - HEADER, 23, NO_TIME, True)]
+    rows = Records.of(walk(stream))
+    rows.complete_ns[:] = NO_TIME
     plain = open_records(stream, rows, decryptor(), 0)
     assert plain.stream.usable_ns.tolist() == [MS]
+
+
+def test_large_records_are_not_copied_together(stream_of: Any) -> None:
+    """Each stays in a buffer of its own; whoever reads the stream does not notice."""
+    own = keys()
+    contents = [bytes([number]) * 5_000 for number in range(4)]
+    cipher = b"".join(own.seal(APPLICATION_DATA, content) for content in contents)
+    plain = opened(stream_of(cipher, range(1448, len(cipher), 1448)))
+    assert len(plain.stream.buffers) == 4
+    assert plain.stream.read(0, 20_000) == b"".join(contents)
+    assert plain.stream.read(4_990, 10_010) == b"\0" * 10 + b"\1" * 5_000 + b"\2" * 10
+    got = bytes_of(plain)
+    assert [got[offset].value for offset in range(20_000)] == list(b"".join(contents))
+    small = b"".join(keys().seal(APPLICATION_DATA, bytes([n]) * 50) for n in range(4))
+    assert len(opened(stream_of(small)).stream.buffers) == 1

@@ -73,7 +73,7 @@ class Sender:
 
 def take(decryptor: Decryptor | None, record: bytes) -> Opened | None:
     assert decryptor is not None
-    return decryptor.open(record[0], record[1:3], record[5:])
+    return decryptor.open(record[:5], record[5:])
 
 
 def text(opened: Opened | None) -> bytes:
@@ -360,8 +360,8 @@ def test_tls12_without_a_usable_secret() -> None:
 # Sessions that no captured ClientHello names
 
 
-def trial(record: bytes) -> tuple[int, bytes, bytes]:
-    return record[0], record[1:3], record[5:]
+def trial(record: bytes) -> tuple[bytes, bytes]:
+    return record[:5], record[5:]
 
 
 def others(count: int) -> list[tuple[bytes, dict[str, bytes]]]:
