@@ -61,8 +61,8 @@ class Facts:
         start, request_start, request_end: as in the exchange.
         response_seen, response_start, response_head: as in the exchange.
         response_offset: likewise; NO_TIME = it has none.
-        response_released: of one that shares its connection: when its server had nothing
-            else to send, before the first byte of its answer; NO_TIME = not known.
+        response_released: of one that shares an HTTP/2 connection: when its server had
+            nothing else to send, before the first byte of its answer; NO_TIME = not known.
         response_end: the last byte of the response was captured.
         end: its end; the last packet where the capture cuts it.
         asked: its request is in the capture.
@@ -232,7 +232,9 @@ class Facts:
         self, exchanges: Sequence[Exchange], streams: Streams, packets: Packets, links: Links
     ) -> None:
         """Where servers had nothing to send: behind streamed answers, and shared ones."""
-        busy = self.shared & ~self.inferred & (self.response_offset != NO_TIME)
+        # In HTTP/1.1 an answer waits for the whole of the one before, however long that takes.
+        parallel = np.array([x.stream_id is not None for x in exchanges], np.bool_)
+        busy = self.shared & parallel & (self.response_offset != NO_TIME)
         self.response_released = np.full(len(self), NO_TIME)
         wanted = np.zeros(len(self.connections), np.bool_)
         wanted[self.connection_no[busy]] = True

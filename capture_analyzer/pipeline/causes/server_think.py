@@ -4,7 +4,7 @@ The wait between the request's delivery and the answer's first segment, less the
 beyond the capture point and the time that this segment took on the slowest link. Booked only
 on evidence: both ends of the wait are in the capture, and the round trip was measured. Where
 other exchanges were open on the connection, this one's answer may have waited behind theirs:
-there it is booked up to the last instant at which the server had nothing to send.
+there it is booked, in HTTP/2, up to the last instant at which the server had nothing to send.
 """
 
 from __future__ import annotations

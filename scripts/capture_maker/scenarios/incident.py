@@ -105,7 +105,9 @@ def _tool(method: str, target: str, content: bytes = b"") -> bytes:
     flags.svc.example: the SYN is lost and repeated after 1 s.""",
     form=Form(keys=True),
     fire={
-        "http/slow-server": (3_490, 3_515),
+        "http/slow-server": (890, 915),
+        "llm/slow-first-token": (2_590, 2_615),
+        "llm/stream-stall": (670, 710),
         "tcp/syn-retransmission": (990, 1_010),
         "dns/slow-lookup": (595, 610),
         "tcp/fast-retransmission": None,
