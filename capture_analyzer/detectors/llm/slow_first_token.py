@@ -102,6 +102,11 @@ def _first_content(tables: Tables, exchange: Exchange, time_ns: int) -> int:
     return next((packet_no for time, packet_no in times if time == time_ns), 0)
 
 
+def _trust(exchange: Exchange) -> float:
+    """That the answer is a stream of events: less than 1 where that is inferred."""
+    return 1.0 if exchange.stream is None else exchange.stream.confidence
+
+
 def _finding(
     tables: Tables, party: str, group: list[_Late], streamed: int, options: Options
 ) -> Finding:
@@ -112,6 +117,7 @@ def _finding(
     known = party != "unknown" and cost_ns > 0
     weight = sum(late.ttft_ns for late in group)
     confidence = sum(late.split.confidence[party] * late.ttft_ns for late in group) / weight
+    confidence *= min(_trust(late.exchange) for late in group)
     return Finding(
         detector="llm/slow-first-token",
         severity=worst(

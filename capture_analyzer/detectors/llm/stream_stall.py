@@ -152,6 +152,11 @@ def _stalls(tables: Tables, options: Options) -> Iterable[_Stall]:
         )
 
 
+def _trust(exchange: Exchange) -> float:
+    """That the answer is a stream of events: less than 1 where that is inferred."""
+    return 1.0 if exchange.stream is None else exchange.stream.confidence
+
+
 def _finding(tables: Tables, party: str, stalls: list[_Stall], streamed: int) -> Finding:
     by_length = sorted(stalls, key=lambda stall: (-stall.length_ns, stall.from_ns))
     of_exchange: dict[int, list[_Stall]] = {}
@@ -164,6 +169,7 @@ def _finding(tables: Tables, party: str, stalls: list[_Stall], streamed: int) ->
     lengths = [stall.length_ns for stall in by_length]
     weight = sum(lengths)
     confidence = sum(s.split.confidence[party] * s.length_ns for s in stalls) / weight
+    confidence *= min(_trust(stall.exchange) for stall in stalls)
     return Finding(
         detector="llm/stream-stall",
         severity=worst(

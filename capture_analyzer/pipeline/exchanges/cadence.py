@@ -46,7 +46,7 @@ MAX_EVENTS: Final = 100_000
 """Events inferred of an answer; no answer of a language model has as many."""
 
 _FULL_BYTES: Final = 1000  # records of one size from here on are pieces of something larger
-_FULL_SHARE: Final = 0.5
+_FULL_RECORDS: Final = 3  # from so many on
 _LARGE_BYTES: Final = 4096  # events of text are smaller
 _TINY_BYTES: Final = 16
 _STEADY: Final = 4  # most gaps of a stream are at most so many times the median
@@ -260,12 +260,14 @@ def _candidates(rows: Sequence[Exchange], flights: Flights) -> _Answers | None:
 
 def _trust(answers: _Answers) -> Bools:
     """Which are taken for streams; writes how surely, and their usual gaps."""
-    size, start, count = answers.size, answers.start, answers.count
+    size, start = answers.size, answers.start
     longest = np.maximum.reduceat(size, start)
     as_long = np.add.reduceat(size == longest[answers.owner], start, dtype=np.int64)
     # Downloads: in equal pieces, or stopped again and again by a window.
-    other = (longest >= _FULL_BYTES) & (as_long / count >= _FULL_SHARE)
-    other |= medians(ascending(size, count), count) > _LARGE_BYTES
+    total = np.add.reduceat(size, start, dtype=np.int64)
+    other = (longest >= _FULL_BYTES) & (as_long >= _FULL_RECORDS) & (2 * as_long * longest >= total)
+    large = np.where(size > _LARGE_BYTES, size, 0)
+    other |= 2 * np.add.reduceat(large, start, dtype=np.int64) > total
     # Gaps between groups; the first group is the header section, and its gap none of a stream.
     gaps = np.diff(answers.usable[answers.group], prepend=0)
     owner = answers.owner[answers.group]
