@@ -35,7 +35,6 @@ TUNNELLED = {"upgrade", "connect"}  # more exchanges than the truth lists may be
 
 
 NOT_YET_TOLD_APART = {
-    "duplicated-client": "a duplicate made by the network is known by its IP ID",
     "spurious-client": "the late original behind its repeat is known by its IP ID",
     "syn-duplicated": "a duplicate made by the network is known by its IP ID",
 }
