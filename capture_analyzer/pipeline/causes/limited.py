@@ -40,9 +40,7 @@ def limit_waits(facts: Facts, cause: str, *kinds: str) -> Waits:
     answered = ~requests & (seen != NO_TIME)
     start = np.where(first, delivered, seen)
     begins[answered] = np.maximum(begins, start)[answered]
-    # An answer that the capture cuts was still on its way.
-    stop = np.where(last >= facts.end[exchange], ends, np.maximum(last, seen))
-    ends[answered] = np.minimum(ends, stop)[answered]
+    ends[answered] = np.minimum(ends, np.maximum(last, seen))[answered]
     ends[~requests & ~answered] = begins[~requests & ~answered]
     return facts.waits(
         cause,

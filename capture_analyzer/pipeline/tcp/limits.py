@@ -310,6 +310,7 @@ def _used_up(segments: Segments, path: Path, fresh: NDArray[np.intp], closed: Li
     congestion &= segments.ack_top[first] - other * SPAN < sent
     kind = np.where(window_full, LIMIT_CODE["window_full"], LIMIT_CODE["congestion_window"])
     kind = kind.astype(np.uint8)
+    freed = np.where(congestion, first, freed)
     use = window_full | congestion
     restart = _after_idle(segments, path, fresh, closed, before, flight, mine) & congestion
     kind[restart] = LIMIT_CODE["idle_restart"]
