@@ -194,7 +194,10 @@ class Facts:
             response_last_packet=response_last,
             delivered=np.empty(0, np.int64),
             beyond=round_trip_beyond(
-                tcp, connection_no, np.where(response_seen == NO_TIME, last, response_seen)
+                # The acknowledgement that the answer brings is as late as the answer.
+                tcp,
+                connection_no,
+                np.where(response_seen == NO_TIME, last, response_seen - 1),
             ),
             beyond_trust=trust_in_round_trip(tcp.connections)[connection_no],
             may_be_h2=Speech.of(tcp.connections).may_be_h2[connection_no],

@@ -28,6 +28,9 @@ MEASURED: Final = 0.9
 SAMPLED: Final = 0.5
 """In one that only data gave: their acknowledgements may have been delayed."""
 
+DELAYED_NS: Final = (40_000_000, 200_000_000)
+"""How long they may have been: 40 ms at least on Linux, up to 200 ms elsewhere."""
+
 OPTIONS_BYTES: Final = 40
 """A full segment is shorter than the MSS by its TCP options (RFC 6691), at most this."""
 
@@ -85,6 +88,13 @@ def trust_in_round_trip(connections: Sequence[Connection]) -> NDArray[np.float32
     """For each connection the confidence in its round trip to the server."""
     measured = [c.server_side_rtt_ns is not None or c.vantage_side == "server" for c in connections]
     return np.where(np.array(measured, np.bool_), MEASURED, SAMPLED).astype(np.float32)
+
+
+def surely_on_the_way(round_trip: Times, trust: NDArray[np.float32]) -> Times:
+    """The part of round trips that no delayed acknowledgement can be."""
+    shortest, longest = DELAYED_NS
+    delay = np.where(round_trip >= longest, longest, np.where(round_trip >= shortest, shortest, 0))
+    return np.where(trust > SAMPLED, round_trip, round_trip - delay)
 
 
 def full_segments(connections: Sequence[Connection]) -> Times:

@@ -12,14 +12,15 @@ from capture_analyzer.model.column import concatenate
 from capture_analyzer.model.waits import Waits
 from capture_analyzer.pipeline.causes.client_idle import turns
 from capture_analyzer.pipeline.causes.facts import Facts, connection_waits
-from capture_analyzer.pipeline.causes.links import MEASURED
+from capture_analyzer.pipeline.causes.links import MEASURED, surely_on_the_way
 from capture_analyzer.pipeline.causes.server_think import waiting
 
 
 def find(facts: Facts) -> Waits:
     """The smallest round trip so far, from the delivery of each request on.
 
-    Known even where the rest of the wait is not: no answer comes faster.
+    Known even where the rest of the wait is not: no answer comes faster. Of one that only data
+    gave, what may have been a delayed acknowledgement is left open.
     """
     exchange, begins, ends = waiting(facts)
     known = facts.beyond[exchange] > 0
@@ -33,7 +34,9 @@ def find(facts: Facts) -> Waits:
         "network_rtt",
         exchange,
         begins,
-        np.minimum(begins + facts.beyond[exchange], ends),
+        np.minimum(
+            begins + surely_on_the_way(facts.beyond[exchange], facts.beyond_trust[exchange]), ends
+        ),
         facts.beyond_trust[exchange],
         facts.request_last_packet[exchange],
         facts.response_first_packet[exchange],

@@ -91,8 +91,18 @@ def test_a_round_trip_that_only_data_gave_is_less_sure(story: Make, host: Make) 
     blind = host(server_side_rtt_ns=None, rtt_ns=None)
     s = story([(0, "c", 0, 9), (0, "s", 80, 9)], connections=[blind], samples=[(70, 70)])
     s.exchange((0, 0), (80, 80))
-    assert s.ledger() == [("network_rtt", 70), ("server_think", 10)]
+    assert s.ledger() == [("network_rtt", 30), ("unknown", 40), ("server_think", 10)]
     assert think_trust(s) == [0.5]
+
+
+def test_the_answers_own_acknowledgement_measures_nothing(
+    story: Make, hand_made: ModuleType
+) -> None:
+    """It came with the answer, however long the server thought."""
+    blind = hand_made.connection(0, vantage_side="client")
+    s = story([(0, "c", 0, 9), (0, "s", 80, 9)], connections=[blind], samples=[(80, 80)])
+    s.exchange((0, 0), (80, 80))
+    assert s.ledger() == [("unknown", 80)]
 
 
 def test_without_an_answer_nothing_is_booked_on_the_server(story: Make, host: Make) -> None:
