@@ -38,9 +38,21 @@ class UnsupportedFormatError(CaptureReadError):
         empty: there is nothing in it at all.
     """
 
-    def __init__(self, path: str | Path, reason: str, *, empty: bool = False) -> None:
-        super().__init__(path, reason)
+    def __init__(
+        self, path: str | Path, reason: str, offset: int | None = None, *, empty: bool = False
+    ) -> None:
+        super().__init__(path, reason, offset)
         self.empty = empty
+
+
+class TwoPointsError(CaptureAnalyzerError):
+    """Files given together were captured at two points, which can't be analysed as one."""
+
+    def __init__(self, one: str, other: str) -> None:
+        super().__init__(
+            f"{one} and {other} hold the same segments, captured at two points (such as client "
+            "and server): analyse them one at a time"
+        )
 
 
 class KeyLogError(CaptureAnalyzerError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterable
@@ -21,11 +22,33 @@ if TYPE_CHECKING:
 
 STANDARD: Final = "-"
 _LEVELS: Final = ("critical", "warning", "info")
+_BEGINNINGS: Final = frozenset(
+    (
+        b"\xa1\xb2",
+        b"\xd4\xc3",
+        b"\x4d\x3c",
+        b"\x34\xcd",
+        b"\x0a\x0d",
+        b"\x1f\x8b",
+        b"\x28\xb5",
+        b"\x04\x22",
+    )
+)
+"""First two bytes of what `analyze` reads: pcap in its kinds, pcapng, gzip, zstd, lz4."""
+_SIZE: Final = re.compile(r"(\d{1,12})([KMGT]?)(?:i?B)?", re.I)
 _REDACTABLE: Final = ("hosts", "ips", "paths")
 
 
+def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
+    """A number of bytes: "500M", "8G", "1GiB" (powers of 1024)."""
+    match = _SIZE.fullmatch(value.strip())
+    if match is None:
+        raise click.BadParameter(f"{value!r} is no size such as 500M or 8G", ctx, param)
+    return int(match.group(1)) << 10 * " KMGT".index(match.group(2).upper() or " ")
+
+
 @click.command()
-@click.argument("capture", metavar="CAPTURE")
+@click.argument("captures", metavar="CAPTURE...", nargs=-1, required=True)
 @click.option("-o", "report", metavar="REPORT.html", help="Write the report.")
 @click.option("--json", "json_file", metavar="FILE", help="Write the analysis as JSON; - = stdout.")
 @click.option("--packets", metavar="FILE.csv", help="Write a CSV row for every packet.")
@@ -36,6 +59,28 @@ _REDACTABLE: Final = ("hosts", "ips", "paths")
     multiple=True,
     help="TLS key log (SSLKEYLOGFILE) to decrypt with; may be given several times.",
 )
+@click.option(
+    "--host",
+    "hosts",
+    metavar="ADDR|NAME",
+    multiple=True,
+    help="Only connections with this address, network or host name.",
+)
+@click.option(
+    "--port",
+    "ports",
+    metavar="N",
+    type=click.IntRange(1, 65_535),
+    multiple=True,
+    help="Only connections with this port.",
+)
+@click.option(
+    "--from",
+    "start",
+    metavar="T",
+    help="Only from then on: +SECONDS since the first packet, or a time (2026-03-03T14:07:11Z).",
+)
+@click.option("--to", "end", metavar="T", help="Only up to then.")
 @click.option(
     "--select", metavar="ID", multiple=True, help='Run only these detectors ("tcp/*" works).'
 )
@@ -69,13 +114,25 @@ _REDACTABLE: Final = ("hosts", "ips", "paths")
     default=1,
     help="Processes that may work; the result does not depend on it.",
 )
+@click.option(
+    "--max-spool",
+    metavar="SIZE",
+    callback=_size,
+    default="8G",
+    show_default=True,
+    help="Most disk space for what can't be read in place: standard input, compressed files.",
+)
 @click.option("--quiet", is_flag=True, help="No summary and no progress.")
 def analyze(
-    capture: str,
+    captures: tuple[str, ...],
     report: str | None,
     json_file: str | None,
     packets: str | None,
     keylogs: tuple[str, ...],
+    hosts: tuple[str, ...],
+    ports: tuple[int, ...],
+    start: str | None,
+    end: str | None,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     settings: tuple[str, ...],
@@ -83,19 +140,22 @@ def analyze(
     redact: str,
     no_charts: bool,
     jobs: int,
+    max_spool: int,
     quiet: bool,
 ) -> int:
-    """Analyse a capture: pcap or pcapng, plain or gzip.
+    """Analyse a capture: pcap or pcapng, plain or compressed with gzip, zstd or lz4.
 
-    Says why requests were slow. Without -o the result is the summary in the terminal.
+    CAPTURE is a file, - for standard input, a folder or a pattern of files. Several, such as
+    the files of a ring, are merged in time order. Says why requests were slow. Without -o the
+    result is the summary in the terminal.
     """
     chosen = _settings(settings)
     _check_redaction(redact)
     _check_keylogs(keylogs)
     outputs = {"-o": report, "--json": json_file, "--packets": packets}
-    _check_outputs({name: path for name, path in outputs.items() if path}, [capture, *keylogs])
-    if capture == STANDARD:
-        raise OptionError("a capture can't be read from standard input yet; name a file")
+    _check_outputs({name: path for name, path in outputs.items() if path}, [*captures, *keylogs])
+    if STANDARD in captures and sys.stdin.isatty():
+        raise OptionError("- reads a capture from standard input, which is a terminal here")
 
     process.one_thread()
     from capture_analyzer.api import analyze as analyze_capture
@@ -103,13 +163,18 @@ def analyze(
     process.keep_freed_memory()
     with ProgressBar(quiet=quiet) as progress:
         analysis = analyze_capture(
-            capture,
+            captures,
             keylogs=keylogs,
+            hosts=hosts,
+            ports=ports,
+            start=start,
+            end=end,
             select=select,
             ignore=ignore,
             settings=chosen,
             redact=redact,
             jobs=jobs,
+            max_spool=max_spool,
             progress=progress,
         )
         progress("writing", 0, 1)
@@ -165,14 +230,26 @@ def _check_outputs(outputs: dict[str, str], inputs: list[str]) -> None:
 
     seen: dict[str, str] = {}
     read = {os.path.realpath(path) for path in inputs if path != STANDARD}
+    folders = {path for path in read if Path(path).is_dir()}
     for option, path in outputs.items():
         place = STANDARD if is_standard_output(path) else os.path.realpath(path)
         if place in read:
             raise OptionError(f"{option} {path} would overwrite an input")
+        if os.path.dirname(place) in folders and _is_capture(place):  # noqa: PTH120
+            raise OptionError(f"{option} {path} would overwrite a capture")
         other = seen.setdefault(place, option)
         if other != option:
             raise OptionError(f"{other} and {option} can't both write to {path}")
         check(path)
+
+
+def _is_capture(path: str) -> bool:
+    """Whether there is a file that begins like a capture or a compressed one."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(2) in _BEGINNINGS
+    except OSError:
+        return False
 
 
 def _write(

@@ -8,6 +8,8 @@ known), wireshark_label (what Wireshark would say: its flags joined by +; empty 
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -77,8 +79,10 @@ def _rows(packets: Packets, part: slice, says: NDArray[np.object_]) -> str:
         _VERDICTS[verdict * len(SPURIOUS) + packets.spurious[part]].tolist(),
         says[packets.wireshark_label[part]].tolist(),
     )
-    lines = map(",".join, zip(*columns, strict=True))
-    return "\n".join(lines) + "\n"
+    lines: Iterable[str] = map(",".join, zip(*columns, strict=True))
+    if packets.left_out[part].any():
+        lines = itertools.compress(lines, (~packets.left_out[part]).tolist())
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _numbers(values: NDArray[Any], known: NDArray[np.bool_]) -> list[str]:

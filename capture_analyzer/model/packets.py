@@ -123,6 +123,10 @@ class Packets:
         "so on are those of the packet inside.",
         default_factory=empty_array(np.uint16),
     )
+    left_out: NDArray[np.bool_] = column(
+        "It is not part of what was asked for; then `protocol` is 0.",
+        default_factory=empty_array(np.bool_),
+    )
     options: NDArray[np.uint8] = column(
         "Which TCP options it carries: HAS_TIMESTAMPS and so on, added up.",
         default_factory=empty_array(np.uint8),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 
 from capture_analyzer.model.analysis import Tables
+from capture_analyzer.model.anomalies import Anomaly
 from capture_analyzer.model.capture import Capture
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.packets import Packets
 from capture_analyzer.model.progress import Progress, silent
 from capture_analyzer.model.rtt_samples import RttSamples
 from capture_analyzer.model.secrets import Secrets
+from capture_analyzer.model.selection import EVERYTHING, Selection
 from capture_analyzer.pipeline import ocsp, timeline
 from capture_analyzer.pipeline.causes import find_waits
 from capture_analyzer.pipeline.causes.facts import Facts
@@ -19,6 +21,7 @@ from capture_analyzer.pipeline.clock import find_clock_steps
 from capture_analyzer.pipeline.dissect import dissect
 from capture_analyzer.pipeline.events import collect_events
 from capture_analyzer.pipeline.exchanges import find_exchanges
+from capture_analyzer.pipeline.file_points import refuse_two_points
 from capture_analyzer.pipeline.flows import group
 from capture_analyzer.pipeline.join import join
 from capture_analyzer.pipeline.lookups import find_lookups, join_lookups
@@ -26,6 +29,7 @@ from capture_analyzer.pipeline.pseudonyms import pseudonymise
 from capture_analyzer.pipeline.reassemble import reassemble
 from capture_analyzer.pipeline.redact import Redactor
 from capture_analyzer.pipeline.scan import scan
+from capture_analyzer.pipeline.select import Shown, limit, select
 from capture_analyzer.pipeline.tcp import analyse
 from capture_analyzer.pipeline.tcp.samples import add_samples
 from capture_analyzer.pipeline.tcp.wireshark import add_labels
@@ -36,6 +40,7 @@ def build(
     capture: Capture,
     *,
     secrets: Secrets | None = None,
+    selection: Selection = EVERYTHING,
     redact: str = "default",
     progress: Progress = silent,
 ) -> Tables:
@@ -44,17 +49,26 @@ def build(
     Args:
         capture: the packets as they lie in their files.
         secrets: of the key logs given; None if there are none.
+        selection: what is to be analysed of it.
         redact: redaction level; what it removes enters no table.
         progress: called between the steps and inside the long ones.
 
     Raises:
         OptionError: no such redaction level.
+        TwoPointsError: the files of the capture were captured at two points.
     """
     redactor = Redactor(redact)
     packets, anomalies = scan(capture, progress=progress)
 
+    refuse_two_points(capture, packets)
+
     progress("connections", 0, 3)
-    flows, aside = keep_one_point(packets, group(packets))
+    lookups, lookup_anomalies = find_lookups(capture, packets)
+    flows = group(packets)
+    left_out: list[Anomaly] = []
+    if selection:
+        flows, left_out = select(selection, capture, packets, flows, lookups)
+    flows, aside = keep_one_point(packets, flows)
     progress("connections", 1, 3)
     tcp = analyse(packets, flows)
     count_aside(packets, flows, tcp.connections, aside)
@@ -65,7 +79,6 @@ def build(
 
     dissected = dissect(streams, tcp.connections, redactor, secrets=secrets, progress=progress)
     chains = read_chains(dissected.presented, capture.epoch_ns)
-    lookups, lookup_anomalies = find_lookups(capture, packets)
     join_lookups(lookups, tcp.connections)
 
     progress("exchanges", 0, 2)
@@ -105,6 +118,9 @@ def build(
         )
     )
     ledger = timeline.resolve(exchanges, waits)
+    shown = Shown(tcp.connections, lookups, exchanges, events, waits, ledger, ocsp_fetches)
+    if selection:
+        shown = limit(selection, capture.epoch_ns, packets, shown)
     progress("exchanges", 2, 2)
 
     tables = Tables(
@@ -123,12 +139,13 @@ def build(
         handshake_messages=dissected.handshake_messages,
         frames=dissected.frames,
         messages=dissected.messages,
-        lookups=lookups,
-        exchanges=exchanges,
-        events=events,
-        waits=waits,
-        ledger=ledger,
+        lookups=shown.lookups,
+        exchanges=shown.exchanges,
+        events=shown.events,
+        waits=shown.waits,
+        ledger=shown.ledger,
         anomalies=[
+            *left_out,
             *capture.anomalies,
             *anomalies,
             *tcp.anomalies,
@@ -139,7 +156,7 @@ def build(
         ],
         redaction=redactor.counts,
         certificates=chains.certificates,
-        ocsp_fetches=ocsp_fetches,
+        ocsp_fetches=shown.ocsp_fetches,
     )
     pseudonymise(tables, redactor)
     return tables

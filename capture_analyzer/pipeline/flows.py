@@ -96,7 +96,7 @@ def group(packets: Packets) -> Flows:
     if not len(tcp):
         empty = np.empty(0, np.int32)
         return Flows(order=empty, bounds=np.zeros(1, np.int64), from_low=empty.astype(np.bool_))
-    keys, from_low = _keys(packets, tcp)
+    keys, from_low = endpoint_keys(packets, tcp)
     grouped, starts = _sort(keys)
     low = from_low[grouped]
     indices = tcp[grouped]
@@ -114,7 +114,9 @@ def group(packets: Packets) -> Flows:
     return Flows(order=order, bounds=bounds, from_low=low[layout])
 
 
-def _keys(packets: Packets, tcp: NDArray[np.intp]) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
+def endpoint_keys(
+    packets: Packets, tcp: NDArray[np.intp]
+) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
     """A number a 4-tuple, the same for both directions, and which end sent the packet."""
     source = packets.source[tcp].astype(np.uint64) << np.uint64(16)
     source |= packets.source_port[tcp]

@@ -66,6 +66,7 @@ def keep_one_point(packets: Packets, flows: Flows) -> tuple[Flows, NDArray[np.in
             order=flows.order[~aside],
             bounds=kept[flows.bounds].astype(np.int64),
             from_low=flows.from_low[~aside],
+            stream_nos=flows.stream_nos,
         ),
         np.sort(dropped).astype(np.intp),
     )

@@ -93,11 +93,11 @@ def open_captures(
     merged = captures[0] if len(captures) == 1 else merge(captures)
     if skipped:
         detail = "files that are no captures are left out: " + _some(skipped)
-        merged.anomalies.append(Anomaly("file-skipped", "capture", detail, count=len(skipped)))
+        merged.anomalies.append(Anomaly("file-skipped", "capture", detail))
     if repeated:
         detail = "files that were named more than once are read once: "
         detail += _some([path.name for path in repeated])
-        merged.anomalies.append(Anomaly("file-repeated", "capture", detail, count=len(repeated)))
+        merged.anomalies.append(Anomaly("file-repeated", "capture", detail))
     return merged
 
 

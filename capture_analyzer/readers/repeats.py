@@ -137,10 +137,10 @@ def _describe(
         others = [capture.files[other].name for other in np.unique(other_no[mine]).tolist()]
         where = others[0] if len(others) == 1 else f"{len(others)} other files"
         if count == capture.files[number].packet_count:
-            detail = f"{name} holds nothing but packets that are in {where} as well: read once"
+            detail = f"{name} holds nothing but packets that are in {where} as well; read once"
             code = "file-repeated"
         else:
-            detail = f"packets of {name} that are in {where} as well are read once"
+            detail = f"{count:,} packets of {name} are in {where} as well; read once"
             code = "packets-repeated"
-        result.append(Anomaly(code, "capture", detail, count=count))
+        result.append(Anomaly(code, "capture", detail))
     return result

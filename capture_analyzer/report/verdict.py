@@ -217,7 +217,8 @@ def _notes(tables: Tables) -> list[str]:
     ]
     details: Counter[str] = Counter()
     for anomaly in tables.anomalies:
-        if anomaly.origin != "capture" or anomaly.connection_no is not None:
+        asked_for = anomaly.code == "selection"
+        if not asked_for and (anomaly.origin != "capture" or anomaly.connection_no is not None):
             continue  # listed at the end of the report
         if not (notes and anomaly.code == "cut-in-packet"):
             details[anomaly.detail] += anomaly.count

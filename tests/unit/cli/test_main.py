@@ -80,7 +80,8 @@ def test_help_of_every_command(run: Run) -> None:
         ("analyze", "x.pcap", "--json", "a", "--packets", "a"),
         ("analyze", "x.pcap", "--json", "-", "-o", "/dev/stdout"),
         ("analyze", "x.pcap", "--json", "missing-folder/a.json"),
-        ("analyze", "-"),
+        ("analyze", "x.pcap", "--port", "65536"),
+        ("analyze", "x.pcap", "--max-spool", "5Q"),
         ("explain", "http/slow-servr"),
     ],
 )
@@ -100,6 +101,12 @@ def test_inputs_are_not_overwritten(run: Run, tmp_path: Path, analysed: dict[str
         code, _, err = run("analyze", capture, "--json", output)
         assert code == 2
         assert "would overwrite an input" in err
+    capture.write_bytes(b"\x0a\x0d precious")
+    code, _, err = run("analyze", tmp_path, "--json", capture)
+    assert code == 2
+    assert "would overwrite a capture" in err
+    assert run("analyze", tmp_path, "--json", tmp_path / "new.json")[0] == 0
+    capture.write_bytes(b"precious")
     code, _, _ = run("analyze", "other.pcap", "--keylog", capture, "-o", capture)
     assert code == 2
     assert capture.read_bytes() == b"precious"
@@ -167,9 +174,13 @@ def test_options_reach_the_analysis(run: Run, tmp_path: Path, analysed: dict[str
     keys = tmp_path / "keys.log"
     keys.write_text("# none\n")
     options = ["--keylog", keys, "--select", "tcp/*", "--ignore", "a/b", "--redact", "hosts,ips"]
+    options += ["--host", "a.example", "--host", "10.0.0.1", "--port", "443", "--from", "+1"]
+    options += ["--to", "+2", "--max-spool", "3m"]
     options += ["--set", "a/b.x=1", "--set", "a/b.y=p=q", "--set", "a/b.x=2", "--jobs", "2"]
-    assert run("analyze", "x.pcap", *options)[0] == 0
-    assert analysed["capture"] == "x.pcap"
+    assert run("analyze", "x.pcap", "y.pcap", *options)[0] == 0
+    assert analysed["capture"] == ("x.pcap", "y.pcap")
+    assert (analysed["hosts"], analysed["ports"]) == (("a.example", "10.0.0.1"), (443,))
+    assert (analysed["start"], analysed["end"], analysed["max_spool"]) == ("+1", "+2", 3 << 20)
     assert analysed["keylogs"] == (str(keys),)
     assert analysed["select"] == ("tcp/*",)
     assert analysed["ignore"] == ("a/b",)
@@ -307,3 +318,40 @@ def test_module_is_the_same_program() -> None:
         [sys.executable, "-m", "capture_analyzer", "--version"], capture_output=True, check=True
     )
     assert done.stdout.decode() == f"capture-analyzer {__version__}\n"
+
+
+def test_several_captures_and_standard_input(captures: Path, tmp_path: Path) -> None:
+    whole = (captures / "http-keepalive.pcap").read_bytes()
+    half = 24
+    while half < len(whole) // 2:
+        half += 16 + int.from_bytes(whole[half + 8 : half + 12], "little")
+    (tmp_path / "b").write_bytes(whole[:half])
+    (tmp_path / "a").write_bytes(whole[:24] + whole[half:])
+    command = [sys.executable, "-m", "capture_analyzer", "analyze", "--quiet", "--json", "-"]
+
+    def connections(*arguments: object, stdin: bytes = b"") -> Any:
+        done = subprocess.run(
+            [*command, *map(str, arguments)], input=stdin, capture_output=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        result = json.loads(done.stdout)
+        return result["connections"], result["exchanges"], result["capture"]["files"]
+
+    expected = connections(captures / "http-keepalive.pcap")
+    for arguments in ((tmp_path / "a", tmp_path / "b"), (tmp_path,), (f"{tmp_path}/[ab]",)):
+        got = connections(*arguments)
+        assert got[:2] == expected[:2]
+        assert [file["name"] for file in got[2]] == ["b", "a"]
+    got = connections("-", stdin=whole)
+    assert got[:2] == expected[:2]
+    assert [file["name"] for file in got[2]] == ["stdin"]
+
+
+def test_two_points_are_refused_in_one_sentence(captures: Path) -> None:
+    names = ["loss-fast-client.pcap", "loss-fast-server.pcap"]
+    command = [sys.executable, "-m", "capture_analyzer", "analyze"]
+    command += [str(captures / name) for name in names]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert all(name in done.stderr for name in names)
