@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from capture_analyzer.protocols.tls.cbc import CBC_SUITES, CbcOpener, cbc_keys
 from capture_analyzer.protocols.tls.key_schedule import (
     TLS12_SUITES,
     TLS13_SUITES,
@@ -217,18 +218,31 @@ def tls13_openers(secrets: Mapping[str, bytes], suite: int, *labels: str) -> lis
 def tls12_decryptors(
     secrets: Mapping[str, bytes], suite: int, client_random: bytes, server_random: bytes
 ) -> tuple[Decryptor | None, Decryptor | None]:
-    """(client's, server's) decryptors of a TLS 1.2 connection with an AEAD suite."""
-    protection = TLS12_SUITES.get(suite)
-    master = secrets.get("CLIENT_RANDOM")
-    if protection is None or master is None or len(master) != 48:
+    """(client's, server's) decryptors of a TLS 1.2 connection."""
+    openers = tls12_openers(secrets, suite, client_random, server_random)
+    if openers is None:
         return None, None
-    client, server = tls12_keys(master, client_random, server_random, protection)
-    return (
-        Decryptor([Tls12Opener(*client, protection)]),
-        Decryptor([Tls12Opener(*server, protection)]),
-    )
+    return Decryptor([openers[0]]), Decryptor([openers[1]])
+
+
+def tls12_openers(
+    secrets: Mapping[str, bytes], suite: int, client_random: bytes, server_random: bytes
+) -> tuple[Opener, Opener] | None:
+    """Openers of both directions of a TLS 1.2 connection; None without a secret for it."""
+    master = secrets.get("CLIENT_RANDOM")
+    if master is None or len(master) != 48:
+        return None
+    protection = TLS12_SUITES.get(suite)
+    if protection is not None:
+        client, server = tls12_keys(master, client_random, server_random, protection)
+        return Tls12Opener(*client, protection), Tls12Opener(*server, protection)
+    cbc = CBC_SUITES.get(suite)
+    if cbc is None:
+        return None
+    client, server = cbc_keys(master, client_random, server_random, cbc)
+    return CbcOpener(*client, cbc), CbcOpener(*server, cbc)
 
 
 def can_decrypt(suite: int, *, tls13: bool) -> bool:
     """Whether records of this suite can be opened at all."""
-    return suite in (TLS13_SUITES if tls13 else TLS12_SUITES)
+    return suite in TLS13_SUITES if tls13 else suite in TLS12_SUITES or suite in CBC_SUITES

@@ -6,13 +6,12 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from capture_analyzer.protocols.tls.decryption import tls13_openers
-from capture_analyzer.protocols.tls.key_schedule import TLS12_SUITES, TLS13_SUITES, tls12_keys
+from capture_analyzer.protocols.tls.decryption import tls12_openers, tls13_openers
+from capture_analyzer.protocols.tls.key_schedule import TLS13_SUITES
 from capture_analyzer.protocols.tls.protection import (
     CannotOpenError,
     Octets,
     Opener,
-    Tls12Opener,
     Tls13Opener,
 )
 
@@ -107,7 +106,6 @@ class SessionFinder:
         directions: Sequence[tuple[bool, Trial]],
     ) -> tuple[Mapping[str, bytes], bytes] | None:
         """(secrets, client random) of a TLS 1.2 connection whose ServerHello was captured."""
-        protection = TLS12_SUITES[suite]
         tried = 0
         for random, secrets in self._sessions.items():
             master = secrets.get("CLIENT_RANDOM", b"")
@@ -115,10 +113,11 @@ class SessionFinder:
                 continue
             if tried >= MAX_TRIES_A_CONNECTION or self._tries <= 0:
                 return None
-            keys = tls12_keys(master, random, server_random, protection)
+            openers = tls12_openers(secrets, suite, random, server_random)
+            if openers is None:
+                return None
             for from_client, trial in directions:
-                opener = Tls12Opener(*keys[0 if from_client else 1], protection)
-                if _scan(opener, trial, _FEW):
+                if _scan(openers[0 if from_client else 1], trial, _FEW):
                     del self._sessions[random]
                     return secrets, random
                 tried += _FEW + _SET_UP

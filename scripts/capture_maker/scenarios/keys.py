@@ -258,24 +258,52 @@ def tls12_chacha(stage: Stage) -> None:
     _connections(stage, server_context(API), context)
 
 
-@scenario(
-    "tls12-cbc",
-    """TLS 1.2 with ECDHE-ECDSA-AES128-SHA (CBC) and keys: this version can't open CBC records, and
-    says so; the requests are inferred.""",
-    form=Form(keys=True),
-    fire={"capture/not-decrypted": None},
-    silent=QUIET,
-    opaque=True,
-)
-def tls12_cbc(stage: Stage) -> None:
-    """A suite that is not supported."""
+def _suite(stage: Stage, suite: str, options: int = 0) -> None:
     server, client = (
         server_context(API),
         client_context(stage.key_log, ssl.TLSVersion.TLSv1_2),
     )
     for context in (server, client):
-        context.set_ciphers("ECDHE-ECDSA-AES128-SHA:@SECLEVEL=0")
+        context.set_ciphers(f"{suite}:@SECLEVEL=0")
+        context.options |= options
     _connections(stage, server, client)
+
+
+@scenario(
+    "tls12-cbc",
+    """TLS 1.2 with ECDHE-ECDSA-AES128-SHA (CBC) and keys; the MAC is behind the ciphertext
+    (encrypt_then_mac).""",
+    form=Form(keys=True),
+    silent=(*QUIET, "capture/not-decrypted"),
+)
+def tls12_cbc(stage: Stage) -> None:
+    """A CBC suite."""
+    _suite(stage, "ECDHE-ECDSA-AES128-SHA")
+
+
+@scenario(
+    "tls12-cbc-mac-first",
+    "TLS 1.2 with ECDHE-ECDSA-AES256-SHA384 (CBC) and keys; the MAC is inside the ciphertext.",
+    form=Form(keys=True),
+    silent=(*QUIET, "capture/not-decrypted"),
+)
+def tls12_cbc_mac_first(stage: Stage) -> None:
+    """A CBC suite without encrypt_then_mac."""
+    _suite(stage, "ECDHE-ECDSA-AES256-SHA384", options=0x0008_0000)  # SSL_OP_NO_ENCRYPT_THEN_MAC
+
+
+@scenario(
+    "tls12-camellia",
+    """TLS 1.2 with ECDHE-ECDSA-CAMELLIA128-SHA256 and keys: this version can't open its records,
+    and says so; the requests are inferred.""",
+    form=Form(keys=True),
+    fire={"capture/not-decrypted": None},
+    silent=QUIET,
+    opaque=True,
+)
+def tls12_camellia(stage: Stage) -> None:
+    """A suite that is not supported."""
+    _suite(stage, "ECDHE-ECDSA-CAMELLIA128-SHA256")
 
 
 def _of_another_session(lines: list[str]) -> list[str]:

@@ -299,7 +299,8 @@ def test_suites() -> None:
     assert all(can_decrypt(suite, tls13=True) for suite in range(0x1301, 0x1306))
     assert can_decrypt(0xC02F, tls13=False)  # ECDHE-RSA-AES128-GCM-SHA256
     assert can_decrypt(0xCCA9, tls13=False)  # ECDHE-ECDSA-CHACHA20-POLY1305
-    assert not can_decrypt(0xC013, tls13=False)  # ECDHE-RSA-AES128-SHA: CBC
+    assert can_decrypt(0xC013, tls13=False)  # ECDHE-RSA-AES128-SHA: CBC
+    assert not can_decrypt(0xC012, tls13=False)  # ECDHE-RSA-DES-CBC3-SHA
     assert not can_decrypt(0xC02F, tls13=True)
 
 
@@ -351,7 +352,7 @@ def test_tls12_without_a_usable_secret() -> None:
     for secrets12 in ({}, {"CLIENT_RANDOM": b"short"}):
         decryptors = tls12_decryptors(secrets12, 0xC02F, CLIENT_RANDOM, SERVER_RANDOM)
         assert decryptors == (None, None)
-    assert tls12_decryptors({"CLIENT_RANDOM": MASTER}, 0xC013, CLIENT_RANDOM, SERVER_RANDOM) == (
+    assert tls12_decryptors({"CLIENT_RANDOM": MASTER}, 0xC012, CLIENT_RANDOM, SERVER_RANDOM) == (
         None,
         None,
     )
