@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from typing import Final
 
 from capture_analyzer.model.analysis import Tables
@@ -29,7 +30,7 @@ class Split:
     """A stretch of an exchange's time, divided among the parties.
 
     Attributes:
-        ns: what each party took of it, by name, in the order of PARTIES; all are there.
+        ns: what each party took of it, by name, in the order of PARTIES.
         causes: the same by cause; only those that took some.
         rows: ledger entries of each party that lie in the stretch as a whole.
         booked: the sum of those.
@@ -56,10 +57,10 @@ def split(tables: Tables, exchange_no: int, from_ns: int, to_ns: int) -> Split:
     mine = ledger.rows_of(exchange_no)
     ns = dict.fromkeys(PARTIES, 0)
     causes: dict[str, int] = {}
-    rows: dict[str, list[int]] = {party: [] for party in PARTIES}
-    booked = dict.fromkeys(PARTIES, 0)
-    weighted = dict.fromkeys(PARTIES, 0.0)
-    packet_nos: dict[str, list[int]] = {party: [] for party in PARTIES}
+    rows: dict[str, list[int]] = defaultdict(list)
+    booked: dict[str, int] = defaultdict(int)
+    weighted: dict[str, float] = defaultdict(float)
+    packet_nos: dict[str, list[int]] = defaultdict(list)
     columns = zip(
         range(mine.start, mine.stop),
         ledger.from_ns[mine].tolist(),
@@ -89,6 +90,8 @@ def split(tables: Tables, exchange_no: int, from_ns: int, to_ns: int) -> Split:
         causes=causes,
         rows=rows,
         booked=booked,
-        confidence={party: weighted[party] / ns[party] if ns[party] else 0.0 for party in PARTIES},
+        confidence=defaultdict(
+            float, {party: part / ns[party] for party, part in weighted.items()}
+        ),
         packet_nos=packet_nos,
     )

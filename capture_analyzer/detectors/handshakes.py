@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from capture_analyzer.model.analysis import Tables
-from capture_analyzer.model.column import NO_TIME
+from capture_analyzer.model.column import NO_TIME, rows_equal
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.tls_records import ROLE_CODE
 
@@ -40,8 +40,16 @@ class Handshake:
     flight_first_ns: int | None = None
 
 
-def handshakes_of(tables: Tables, numbers: Iterable[int]) -> list[Handshake]:
-    """The handshakes of these connections, which have TLS, by number."""
+def handshakes_of(
+    tables: Tables, numbers: Iterable[int], *, hellos_only: bool = False
+) -> list[Handshake]:
+    """The handshakes of these connections, which have TLS, by number.
+
+    Args:
+        tables: the facts.
+        numbers: of the connections. Ask for many at once: all messages are looked through.
+        hellos_only: leave out what the records say: the flight's end and size, the answer.
+    """
     found = {number: Handshake(tables.connections[number]) for number in sorted(set(numbers))}
     if not found:
         return []
@@ -62,8 +70,9 @@ def handshakes_of(tables: Tables, numbers: Iterable[int]) -> list[Handshake]:
             shake.flight_ns, shake.packets["flight"] = complete, packet
     # The client's messages come first in the table, so its first hello is kept until here.
     _last_hellos(tables, found)
-    for shake in found.values():
-        _add_records(tables, shake)
+    if not hellos_only:
+        for shake in found.values():
+            _add_records(tables, shake)
     return list(found.values())
 
 
@@ -84,8 +93,7 @@ def _add_records(tables: Tables, shake: Handshake) -> None:
     """What the records say: the flight's end where it is encrypted, its size, the answer."""
     records = tables.tls_records
     number = shake.connection.connection_no
-    first, last = np.searchsorted(records.connection_no, (number, number + 1)).tolist()
-    part = slice(first, last)
+    part = rows_equal(records.connection_no, number)
     shaking = records.role[part] == ROLE_CODE["handshake"]
     client = records.from_client[part]
     seen, complete = records.seen_ns[part], records.complete_ns[part]

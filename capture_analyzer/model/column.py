@@ -121,6 +121,13 @@ def _columns(table: type) -> list[dataclasses.Field[Any]]:
     return [field for field in dataclasses.fields(table) if "doc" in field.metadata]
 
 
+def rows_equal(ascending: NDArray[np.signedinteger], value: int) -> slice:
+    """The rows of a column in ascending order that hold a value."""
+    wanted = ascending.dtype.type(value)  # else all of the column is converted to int64 first
+    first = int(ascending.searchsorted(wanted, "left"))
+    return slice(first, int(ascending.searchsorted(wanted, "right")))
+
+
 def concatenate(table: type[T], parts: Iterable[T]) -> T:
     """Join column tables end to end; with no parts, the table's empty value."""
     parts = list(parts)

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from capture_analyzer.model.column import column, empty_array
+from capture_analyzer.model.column import column, empty_array, rows_equal
 
 EVENT_KINDS: Final = ("content", "role", "ping", "usage", "error", "end", "other")
 """Names for the codes in `Events.kind`.
@@ -71,5 +71,4 @@ class Events:
 
     def rows_of(self, exchange_no: int) -> slice:
         """The slice of events that belong to an exchange."""
-        first = int(np.searchsorted(self.exchange_no, exchange_no, "left"))
-        return slice(first, int(np.searchsorted(self.exchange_no, exchange_no, "right")))
+        return rows_equal(self.exchange_no, exchange_no)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from capture_analyzer.model.column import column, empty_array
+from capture_analyzer.model.column import column, empty_array, rows_equal
 
 
 @dataclasses.dataclass(slots=True)
@@ -60,5 +60,4 @@ class RttSamples:
 
     def rows_of(self, connection_no: int) -> slice:
         """The samples of one connection, once complete."""
-        first = int(np.searchsorted(self.connection_no, connection_no, "left"))
-        return slice(first, int(np.searchsorted(self.connection_no, connection_no, "right")))
+        return rows_equal(self.connection_no, connection_no)

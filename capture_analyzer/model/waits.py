@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.causes import CAUSE_NAMES
-from capture_analyzer.model.column import column, empty_array
+from capture_analyzer.model.column import column, empty_array, rows_equal
 
 
 @dataclasses.dataclass(slots=True)
@@ -75,5 +75,4 @@ class Ledger:
 
     def rows_of(self, exchange_no: int) -> slice:
         """The slice of entries that belong to an exchange."""
-        first = int(np.searchsorted(self.exchange_no, exchange_no, "left"))
-        return slice(first, int(np.searchsorted(self.exchange_no, exchange_no, "right")))
+        return rows_equal(self.exchange_no, exchange_no)

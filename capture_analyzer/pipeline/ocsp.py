@@ -20,7 +20,7 @@ from typing import Final, Literal
 import numpy as np
 
 from capture_analyzer.model.certificates import OcspFetch
-from capture_analyzer.model.column import NO_TIME
+from capture_analyzer.model.column import NO_TIME, rows_equal
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.lookups import Lookup
@@ -286,7 +286,7 @@ def _steps(facts: Facts, clients: set[str]) -> list[Steps]:
     steps = []
     for connection in chosen:
         number = connection.connection_no
-        part = slice(*np.searchsorted(records.connection_no, (number, number + 1)).tolist())
+        part = rows_equal(records.connection_no, number)
         shaking = records.role[part] == ROLE_CODE["handshake"]
         client = records.from_client[part]
         seen, complete = records.seen_ns[part], records.complete_ns[part]

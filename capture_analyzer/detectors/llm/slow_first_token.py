@@ -32,6 +32,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
+import numpy as np
+
 from capture_analyzer import wording
 from capture_analyzer.detectors.blame import Split, split
 from capture_analyzer.detectors.contract import DEFAULT_SEVERITY, Meta
@@ -98,8 +100,8 @@ def _first_content(tables: Tables, exchange: Exchange, time_ns: int) -> int:
     """The packet with the event that was usable then; 0 if there is none."""
     events = tables.events
     rows = events.rows_of(exchange.exchange_no)
-    times = zip(events.time_ns[rows].tolist(), events.packet_no[rows].tolist(), strict=True)
-    return next((packet_no for time, packet_no in times if time == time_ns), 0)
+    found = np.flatnonzero(events.time_ns[rows] == time_ns)
+    return int(events.packet_no[rows.start + found[0]]) if len(found) else 0
 
 
 def _trust(exchange: Exchange) -> float:

@@ -39,6 +39,7 @@ from capture_analyzer.detectors.contract import Meta
 from capture_analyzer.detectors.phrases import upper_first
 from capture_analyzer.detectors.servers import Server, label, server_of
 from capture_analyzer.model.analysis import Tables
+from capture_analyzer.model.column import rows_equal
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding
 from capture_analyzer.model.tls_records import ROLE_CODE
@@ -104,7 +105,7 @@ def _failure(tables: Tables, connection: Connection) -> _Failure | None:
         return None
     records = tables.tls_records
     number = connection.connection_no
-    part = slice(*np.searchsorted(records.connection_no, (number, number + 1)).tolist())
+    part = rows_equal(records.connection_no, number)
     if not records.complete[part].all():
         return None
     alerts = np.flatnonzero(records.role[part] == ROLE_CODE["alert"])

@@ -24,9 +24,10 @@ When it is wrong:
 from __future__ import annotations
 
 import dataclasses
-import statistics
 from collections.abc import Iterable
 from typing import Final
+
+import numpy as np
 
 from capture_analyzer.detectors.about import about, number_of
 from capture_analyzer.detectors.contract import Meta
@@ -74,42 +75,54 @@ class _Delay:
 
 def detect(tables: Tables, options: Options) -> Iterable[Finding]:
     """Yield a finding for each server."""
-    stapled: dict[Server, list[int]] = {}
-    for connection in tables.connections:
-        tls = connection.tls
-        if tls is not None and tls.ocsp_stapled and tls.duration_ns is not None:
-            stapled.setdefault(server_of(connection), []).append(connection.connection_no)
-    if not stapled:
+    stapled = {
+        connection.connection_no
+        for connection in tables.connections
+        if connection.tls is not None
+        and connection.tls.ocsp_stapled
+        and connection.tls.duration_ns is not None
+    }
+    least_ns = options.beyond_ms * MS
+    suspected = {
+        server_of(delay.shake.connection)
+        for delay in _delays(tables, stapled)
+        if delay.gap_ns >= least_ns
+    }
+    if not suspected:
         return
-    numbers: dict[Server, list[int]] = {}
-    for connection in tables.connections:
-        if connection.tls is not None and server_of(connection) in stapled:
-            numbers.setdefault(server_of(connection), []).append(connection.connection_no)
-    for server, mine in numbers.items():
-        delays = [d for d in map(_delay, handshakes_of(tables, mine)) if d is not None]
+    by_server: dict[Server, list[_Delay]] = {}
+    compared = [
+        connection.connection_no
+        for connection in tables.connections
+        if connection.tls is not None and server_of(connection) in suspected
+    ]
+    for delay in _delays(tables, compared):
+        by_server.setdefault(server_of(delay.shake.connection), []).append(delay)
+    for delays in by_server.values():
         suspects = [
             delay
             for delay in delays
-            if delay.shake.connection.connection_no in stapled[server]
-            and delay.gap_ns >= options.beyond_ms * MS
+            if delay.shake.connection.connection_no in stapled and delay.gap_ns >= least_ns
         ]
-        if not suspects:
-            continue
         slow = {id(delay) for delay in suspects}
         others = [delay.gap_ns for delay in delays if id(delay) not in slow]
         if not others:
             if len(delays) == 1:
                 yield _finding(tables, suspects, None)
             continue  # uniformly slow
-        usual = int(statistics.median(others))
+        usual = int(np.median(others))
         late = [
             delay
             for delay in suspects
-            if delay.gap_ns >= options.times * usual
-            and delay.gap_ns - usual >= options.beyond_ms * MS
+            if delay.gap_ns >= options.times * usual and delay.gap_ns - usual >= least_ns
         ]
         if late:
             yield _finding(tables, late, usual)
+
+
+def _delays(tables: Tables, numbers: Iterable[int]) -> list[_Delay]:
+    shakes = handshakes_of(tables, numbers, hellos_only=True)
+    return [delay for delay in map(_delay, shakes) if delay is not None]
 
 
 def _delay(shake: Handshake) -> _Delay | None:

@@ -40,7 +40,7 @@ from capture_analyzer.detectors.phrases import amount, upper_first
 from capture_analyzer.detectors.servers import Server, label, server_of
 from capture_analyzer.detectors.severity import booked, by_default, worst
 from capture_analyzer.model.analysis import Tables
-from capture_analyzer.model.column import column
+from capture_analyzer.model.column import column, rows_equal
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding
 
@@ -164,10 +164,8 @@ def _evidence(tables: Tables, waited: _Waited) -> list[int]:
 def _records(tables: Tables, waited: _Waited) -> list[int]:
     """Lengths of the records that were waited for."""
     records = tables.tls_records
-    connection_no = waited.exchange.connection_no
-    first = int(np.searchsorted(records.connection_no, connection_no, "left"))
-    stop = int(np.searchsorted(records.connection_no, connection_no, "right"))
-    mine = np.flatnonzero(~records.from_client[first:stop]) + first
+    part = rows_equal(records.connection_no, waited.exchange.connection_no)
+    mine = np.flatnonzero(~records.from_client[part]) + part.start
     last = tables.ledger.packet_b[waited.rows]
     chosen = mine[np.isin(records.last_packet_no[mine], last)]
     chosen = chosen[records.first_packet_no[chosen] != records.last_packet_no[chosen]]
