@@ -21,7 +21,7 @@ class Handshake:
         connection: its connection.
         hello_ns: the ClientHello that was answered.
         server_hello_ns: the ServerHello.
-        certificate_ns: the Certificate complete, where it could be read.
+        certificate_ns: the first byte of the Certificate, where it could be read.
         flight_ns: all of the server's flight complete.
         client_ns: the client went on: ClientKeyExchange, or its Finished (TLS 1.3).
         packets: packet of each of these steps, by their names.
@@ -65,7 +65,8 @@ def handshakes_of(
         elif message.from_client:
             continue
         elif kind == "certificate" and shake.certificate_ns is None:
-            shake.certificate_ns, shake.packets["certificate"] = complete, packet
+            shake.certificate_ns = message.seen_ns
+            shake.packets["certificate"] = message.first_packet_no
         elif kind == "server_hello_done":
             shake.flight_ns, shake.packets["flight"] = complete, packet
     # The client's messages come first in the table, so its first hello is kept until here.

@@ -8,7 +8,7 @@ import dataclasses
 import re
 from typing import Any, Final
 
-from capture_analyzer.protocols.tls.certificates import Identity
+from capture_analyzer.protocols.tls.certificates import Identity, element
 
 REQUEST_TYPE: Final = "application/ocsp-request"
 RESPONSE_TYPE: Final = "application/ocsp-response"
@@ -102,7 +102,10 @@ def parse_response(der: bytes) -> OcspResponse:
     from cryptography.x509 import ocsp
 
     try:
-        response = ocsp.load_der_ocsp_response(der)
+        try:
+            response = ocsp.load_der_ocsp_response(der)
+        except ValueError:
+            response = ocsp.load_der_ocsp_response(_without_version(der))
         result = response.response_status.name.lower()
         if response.response_status is not ocsp.OCSPResponseStatus.SUCCESSFUL:
             return OcspResponse(result)
@@ -117,6 +120,58 @@ def parse_response(der: bytes) -> OcspResponse:
         )
     except Exception as error:  # the library's own errors are of many kinds
         raise MalformedOcspError from error
+
+
+def _without_version(der: bytes) -> bytes:
+    """A response without the version that DER leaves out, being the default, and some write.
+
+    Only for reading: the signature does not fit any more.
+
+    Raises:
+        ValueError: it has another form.
+    """
+    outer = _parts(_content(der, 0x30))
+    inner = _parts(_content(_content(outer[1], 0xA0), 0x30))
+    basic = _parts(_content(_content(inner[1], 0x04), 0x30))
+    data = _parts(_content(basic[0], 0x30))
+    if data[0] != b"\xa0\3\2\1\0":
+        raise ValueError("no version")
+    basic[0] = _made(0x30, *data[1:])
+    inner[1] = _made(0x04, _made(0x30, *basic))
+    outer[1] = _made(0xA0, _made(0x30, *inner))
+    return _made(0x30, *outer)
+
+
+def _parts(content: bytes) -> list[bytes]:
+    """The elements in the content of a constructed element."""
+    parts: list[bytes] = []
+    at = 0
+    while at < len(content):
+        _, end = element(content, at)
+        if end > len(content):
+            raise ValueError("an element is cut short")
+        parts.append(content[at:end])
+        at = end
+    if not parts:
+        raise ValueError("no elements")
+    return parts
+
+
+def _content(der: bytes, tag: int) -> bytes:
+    """What is in an element with this tag."""
+    begin, end = element(der, 0)
+    if der[0] != tag or end != len(der):
+        raise ValueError("another element")
+    return der[begin:end]
+
+
+def _made(tag: int, *parts: bytes) -> bytes:
+    content = b"".join(parts)
+    size = len(content)
+    if size < 0x80:
+        return bytes((tag, size)) + content
+    length = size.to_bytes((size.bit_length() + 7) // 8, "big")
+    return bytes((tag, 0x80 | len(length))) + length + content
 
 
 def _id(message: Any) -> CertificateId:

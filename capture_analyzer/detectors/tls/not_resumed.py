@@ -95,6 +95,8 @@ def _finding(tables: Tables, group: list[_Full], total: int) -> Finding:
     saving = sum(full.saving_ns for full in group)
     subject = upper_first(wording.count_word(len(group)))
     of = f"{subject} of {number_of(total, 'TLS handshake')} with {label(one)}"
+    if total == 1:
+        of = f"The only TLS handshake with {label(one)}"
     if offered == len(group):
         why = "the server did not take the session that its client offered"
     elif offered:

@@ -19,7 +19,8 @@ What to do:
     that is busy.
 
 When it is wrong:
-    A path that is slower than when the connection was opened looks like a slow side.
+    A path that is slower than when the connection was opened looks like a slow side. Where the
+    server asks for a client's certificate, a person may have had to choose one.
 
     In TLS 1.3 without keys the end of the server's flight is inferred from record lengths.
 """

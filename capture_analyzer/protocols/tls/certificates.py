@@ -238,18 +238,26 @@ def _key_type(key: Any) -> str:
 
 def _key_bits(info: bytes) -> bytes:
     """The bits of the subjectPublicKey, which an OCSP request hashes (RFC 6960, 4.1.1)."""
-    at, _ = _element(info, 0)
-    _, stop = _element(info, at)  # the algorithm
-    begin, end = _element(info, stop)
+    at, _ = element(info, 0)
+    _, stop = element(info, at)  # the algorithm
+    begin, end = element(info, stop)
     return info[begin + 1 : end]  # without the count of unused bits
 
 
-def _element(der: bytes, at: int) -> tuple[int, int]:
-    """Where the content of the DER element at an offset begins and ends."""
+def element(der: bytes, at: int) -> tuple[int, int]:
+    """Where the content of the DER element at an offset begins and ends.
+
+    Raises:
+        ValueError: its length is cut short, or not told.
+    """
+    if at + 1 >= len(der):
+        raise ValueError("an element is cut short")
     length = der[at + 1]
     at += 2
     if length & 0x80:
         count = length & 0x7F
+        if not 0 < count <= 4 or at + count > len(der):
+            raise ValueError("an element's length is not told")
         length = int.from_bytes(der[at : at + count], "big")
         at += count
     return at, at + length

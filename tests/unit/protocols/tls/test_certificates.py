@@ -183,3 +183,28 @@ def test_responses() -> None:
             parser.parse_response(bad)
         with pytest.raises(parser.MalformedOcspError):
             parser.parse_request(bad)
+
+
+def test_a_version_that_is_written_out() -> None:
+    """DER leaves a default value out; responders that write it are read nevertheless."""
+
+    def made(tag: int, *parts: bytes) -> bytes:
+        content = b"".join(parts)
+        return bytes((tag, 0x82)) + vector(content, 2)
+
+    builder = ocsp.OCSPResponseBuilder().add_response(
+        OWN, CA, hashes.SHA1(), ocsp.OCSPCertStatus.REVOKED, BEGIN, END, BEGIN, None
+    )
+    builder = builder.responder_id(ocsp.OCSPResponderEncoding.HASH, CA)
+    response = builder.sign(KEY, hashes.SHA256())
+    data = response.tbs_response_bytes
+    size = 4 if data[1] == 0x82 else 3 if data[1] == 0x81 else 2
+    longer = made(0x30, b"\xa0\3\2\1\0", data[size:])
+    basic = made(0x30, longer, b"\x30\x0a\6\x08\x2a\x86\x48\xce\x3d\4\3\2", b"\3\2\0\0")
+    kind = b"\6\x09\x2b\6\1\5\5\7\x30\1\1"
+    der = made(0x30, b"\x0a\1\0", made(0xA0, made(0x30, kind, made(4, basic))))
+    read = parser.parse_response(der)
+    assert (read.status, read.next_update_s) == ("revoked", END.timestamp())
+    for size in range(len(der)):
+        with pytest.raises(parser.MalformedOcspError):
+            parser.parse_response(der[:size])
