@@ -32,13 +32,13 @@ from capture_analyzer.pipeline.causes.arrivals import (
     pauses_of,
 )
 from capture_analyzer.pipeline.causes.columns import instants, packet_column
-from capture_analyzer.pipeline.causes.held import NEVER, NOBODY, HeldUp, find_held_up
+from capture_analyzer.pipeline.causes.held import NOBODY, HeldUp, delivery, find_held_up
 from capture_analyzer.pipeline.causes.links import (
     Links,
     round_trip_beyond,
     trust_in_round_trip,
 )
-from capture_analyzer.pipeline.causes.sending import Sending, of_servers
+from capture_analyzer.pipeline.causes.sending import end_pauses, of_servers
 from capture_analyzer.pipeline.causes.streamed import NO_GAPS, Gaps, find_gaps
 from capture_analyzer.pipeline.exchanges.units import Speech
 from capture_analyzer.pipeline.intervals import Indices, Times
@@ -227,7 +227,7 @@ class Facts:
             np.array([-1 if x.stream_id is None else x.stream_id for x in exchanges], np.int64),
             facts.exchanges_during,
         )
-        facts.delivered = _delivered(facts)
+        facts.delivered = delivery(facts.request_end, facts.response_seen, tcp.holes, facts.held)
         facts._look_at_sending(exchanges, streams, packets, links)
         return facts
 
@@ -245,7 +245,7 @@ class Facts:
         if not wanted.any():
             return
         sending = of_servers(streams, packets, wanted, links, self.holes)
-        _end_with_sending(self.pauses, sending)
+        end_pauses(self.pauses, sending)
         number = 2 * self.connection_no[busy].astype(np.int64) + 1
         released = sending.released(sending.holding(number, self.response_offset[busy]))
         self.response_released[busy] = np.where(released >= 0, sending.left[released], NO_TIME)
@@ -387,51 +387,6 @@ class Facts:
             cut_ends[real],
         )
         return rest, rest_begins, rest_ends
-
-
-def _end_with_sending(pauses: Pauses, sending: Sending) -> None:
-    """End pauses where the segment behind them left its server, if it was late on its way."""
-    late = np.flatnonzero(sending.left < sending.seen)
-    if not len(late):
-        return
-    place = {
-        (connection_no, to_ns): index
-        for index, (connection_no, to_ns, from_client) in enumerate(
-            zip(
-                pauses.connection_no.tolist(),
-                pauses.to_ns.tolist(),
-                pauses.from_client.tolist(),
-                strict=True,
-            )
-        )
-        if not from_client
-    }
-    for element in late.tolist():
-        index = place.get((int(sending.stream[element]) >> 1, int(sending.seen[element])))
-        if index is not None:
-            pauses.to_ns[index] = max(sending.left[element], pauses.from_ns[index])
-
-
-def _delivered(facts: Facts) -> Times:
-    """When the whole request of each exchange had passed to the server's side.
-
-    Its last byte, or where bytes of it were lost the arrival of the last repeat; NO_TIME
-    where that never came. What the capture lacks was delivered at some time, surely before
-    the answer began.
-    """
-    delivered = facts.request_end.copy()
-    holes, held = facts.holes, facts.held
-    hole, exchange = held.hole, held.exchange
-    # Bytes that are late once the answer has begun belong to something else.
-    limit = np.where(facts.response_seen == NO_TIME, NEVER, facts.response_seen)[exchange]
-    concerned = np.flatnonzero(
-        holes.from_client[hole]
-        & (holes.kind[hole] != HOLE_KINDS.index("capture"))
-        & (held.from_ns < limit)
-    )
-    np.maximum.at(delivered, exchange[concerned], held.to_ns[concerned])
-    delivered[delivered == NEVER] = NO_TIME
-    return delivered
 
 
 def connection_waits(

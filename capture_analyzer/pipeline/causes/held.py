@@ -102,6 +102,33 @@ def find_held_up(
     )
 
 
+def delivery(request_end: Times, response_seen: Times, holes: Holes, held: HeldUp) -> Times:
+    """When the whole request of each exchange had passed to the server's side.
+
+    Its last byte, or where bytes of it were lost the arrival of the last repeat; NO_TIME
+    where that never came. What the capture lacks was delivered at some time, surely before
+    the answer began.
+
+    Args:
+        request_end: when the last byte of each request was seen.
+        response_seen: when the first of its answer was; NO_TIME = never.
+        holes: of all connections.
+        held: which exchanges they held up.
+    """
+    delivered = request_end.copy()
+    hole, exchange = held.hole, held.exchange
+    # Bytes that are late once the answer has begun belong to something else.
+    limit = np.where(response_seen == NO_TIME, NEVER, response_seen)[exchange]
+    concerned = np.flatnonzero(
+        holes.from_client[hole]
+        & (holes.kind[hole] != HOLE_KINDS.index("capture"))
+        & (held.from_ns < limit)
+    )
+    np.maximum.at(delivered, exchange[concerned], held.to_ns[concerned])
+    delivered[delivered == NEVER] = NO_TIME
+    return delivered
+
+
 @dataclasses.dataclass(slots=True)
 class _ByExchange:
     """Frames by direction, then HTTP/2 stream, then offset."""

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.holes import HOLE_KINDS, Holes
 from capture_analyzer.model.packets import ACK, HAS_TIMESTAMPS, SYN, Packets
+from capture_analyzer.pipeline.causes.arrivals import Pauses
 from capture_analyzer.pipeline.causes.links import Links
 from capture_analyzer.pipeline.intervals import Indices, Times, bisect_right, running_maximum
 from capture_analyzer.pipeline.reassemble import Streams
@@ -295,3 +296,26 @@ def _delay(sending: Sending, late: Indices, gap: Times, packets: Packets) -> Tim
 def _steps(earlier: NDArray[np.int64], later: NDArray[np.int64]) -> NDArray[np.int64]:
     """From one timestamp to another, which wrap at 32 bits."""
     return ((later - earlier + (1 << 31)) & 0xFFFFFFFF) - (1 << 31)
+
+
+def end_pauses(pauses: Pauses, sending: Sending) -> None:
+    """End pauses where the segment behind them left its server, if it was late on its way."""
+    late = np.flatnonzero(sending.left < sending.seen)
+    if not len(late):
+        return
+    place = {
+        (connection_no, to_ns): index
+        for index, (connection_no, to_ns, from_client) in enumerate(
+            zip(
+                pauses.connection_no.tolist(),
+                pauses.to_ns.tolist(),
+                pauses.from_client.tolist(),
+                strict=True,
+            )
+        )
+        if not from_client
+    }
+    for element in late.tolist():
+        index = place.get((int(sending.stream[element]) >> 1, int(sending.seen[element])))
+        if index is not None:
+            pauses.to_ns[index] = max(sending.left[element], pauses.from_ns[index])
