@@ -18,7 +18,9 @@ class CaptureFile:
 
     file_no: int = column("0-based, in the order of the merged capture.")
     name: str = column("The file's name without its folder.")
-    format: str = column('"pcap" or "pcapng", with "+gzip" behind it where it was compressed.')
+    format: str = column(
+        '"pcap" or "pcapng", with "+gzip", "+zstd" or "+lz4" behind it where it was compressed.'
+    )
     packet_count: int = column("Packets read from it.")
     byte_count: int = column("Sum of the packets' original lengths.", unit="bytes")
     cut: bool = column("The file ends in the middle of a packet.", default=False)
@@ -35,7 +37,9 @@ class Interface:
     ticks_per_second: int = column("Time stamp resolution as the file states it.")
     name: str | None = column("The name the file gives it, if any.", default=None)
     received_count: int | None = column("Packets seen, by its statistics block.", default=None)
-    dropped_count: int | None = column("Packets dropped, by its statistics block.", default=None)
+    dropped_count: int | None = column(
+        "Packets dropped, by its statistics block, else as packets say it.", default=None
+    )
 
 
 @dataclasses.dataclass(slots=True)
@@ -48,7 +52,8 @@ class Capture:
 
     files: list[CaptureFile]
     interfaces: list[Interface]
-    buffers: Sequence[memoryview | bytes]  # one a file: its mapped (or spooled) bytes
+    # One a file: its mapped (or spooled) bytes; then those of reassembled IP fragments.
+    buffers: Sequence[memoryview | bytes]
     epoch_ns: int  # instant of the first packet that has a time, since 1970-01-01 UTC
     time_ns: NDArray[np.int64]  # since epoch_ns; NO_TIME where the packet has none
     file_no: NDArray[np.uint16]
@@ -59,6 +64,7 @@ class Capture:
     original_bytes: NDArray[np.uint32]
     secrets: list[bytes] = dataclasses.field(default_factory=list, repr=False)  # key logs inside
     anomalies: list[Anomaly] = dataclasses.field(default_factory=list)
+    names: dict[str, str] = dataclasses.field(default_factory=dict)  # of addresses, by the files
 
     def __len__(self) -> int:
         return len(self.time_ns)

@@ -115,12 +115,12 @@ class Connection:
         "Stream bytes the capture lacks, both directions.", unit="bytes", default=0
     )
     protocol: str = column(
-        'What it carries: "http/1.1", "h2" (clear text), "tls", "opaque" (unreadable) or "none" '
-        "(no payload).",
+        'What it carries: "http/1.1", "h2" (clear text), "tls", "dns", "opaque" (unreadable) or '
+        '"none" (no payload).',
         default="none",
     )
     server_name: str | None = column(
-        "SNI, else the Host of a request, else the name DNS gave.", default=None
+        "SNI, else the Host of a request, else the name that DNS, or the capture file, gave.", default=None
     )
     alpn: str | None = column(
         "Agreed application protocol. What TLS 1.3 hides without keys is inferred where it can "

@@ -24,7 +24,7 @@ from capture_analyzer.pipeline.exchanges import find_exchanges
 from capture_analyzer.pipeline.file_points import refuse_two_points
 from capture_analyzer.pipeline.flows import group
 from capture_analyzer.pipeline.join import join
-from capture_analyzer.pipeline.lookups import find_lookups, join_lookups
+from capture_analyzer.pipeline.lookups import add_tcp_lookups, find_lookups, join_lookups
 from capture_analyzer.pipeline.pseudonyms import pseudonymise
 from capture_analyzer.pipeline.reassemble import reassemble
 from capture_analyzer.pipeline.redact import Redactor
@@ -79,7 +79,8 @@ def build(
 
     dissected = dissect(streams, tcp.connections, redactor, secrets=secrets, progress=progress)
     chains = read_chains(dissected.presented, capture.epoch_ns)
-    join_lookups(lookups, tcp.connections)
+    add_tcp_lookups(lookups, streams, tcp.connections)
+    join_lookups(lookups, tcp.connections, capture.names)
 
     progress("exchanges", 0, 2)
     exchanges = find_exchanges(

@@ -45,8 +45,6 @@ _OTHERS: Final = (
     (b"snoop\x00", "it is a snoop capture, which can't be read: convert it with editcap"),
     (b"GMBU", "it is a Network Monitor capture, which can't be read: convert it with editcap"),
     (b"TRSNIFF", "it is a Sniffer capture, which can't be read: convert it with editcap"),
-    (b"\xa1\xb2\xcd\x34", "it is a pcap file of a patched kind: convert it with editcap"),
-    (b"\x34\xcd\xb2\xa1", "it is a pcap file of a patched kind: convert it with editcap"),
 )
 """First bytes of what people hand in instead, and what to say."""
 

@@ -58,6 +58,7 @@ def merge(captures: Sequence[Capture]) -> Capture:
         **{name: _joined(captures, name) for name in _PACKET_COLUMNS},
         secrets=[secret for capture in captures for secret in capture.secrets],
         anomalies=[anomaly for capture in captures for anomaly in _named(capture)],
+        names={k: name for capture in reversed(captures) for k, name in capture.names.items()},
     )
     if _in_order(keys):
         return merged

@@ -1,7 +1,8 @@
 """The pcap container: an index over its packets.
 
 draft-ietf-opsawg-pcap: a 24-byte file header, then for each packet 16 bytes of header
-(seconds, fraction of a second, captured length, original length) and its bytes.
+(seconds, fraction of a second, captured length, original length) and its bytes. A patched
+libpcap of the nineties writes 24 bytes of header: interface, protocol and packet type follow.
 """
 
 from __future__ import annotations
@@ -26,13 +27,17 @@ MAX_PACKET_BYTES: Final = 262_144
 """A captured length above this is damage: it is the largest snap length that libpcap uses
 (MAXIMUM_SNAPLEN), and a network packet is never longer."""
 
+PATCHED_HEADER_BYTES: Final = 24
+
 _MAGICS: Final = {
-    b"\xa1\xb2\xc3\xd4": (">", 1_000_000),
-    b"\xd4\xc3\xb2\xa1": ("<", 1_000_000),
-    b"\xa1\xb2\x3c\x4d": (">", 1_000_000_000),
-    b"\x4d\x3c\xb2\xa1": ("<", 1_000_000_000),
+    b"\xa1\xb2\xc3\xd4": (">", 1_000_000, PACKET_HEADER_BYTES),
+    b"\xd4\xc3\xb2\xa1": ("<", 1_000_000, PACKET_HEADER_BYTES),
+    b"\xa1\xb2\x3c\x4d": (">", 1_000_000_000, PACKET_HEADER_BYTES),
+    b"\x4d\x3c\xb2\xa1": ("<", 1_000_000_000, PACKET_HEADER_BYTES),
+    b"\xa1\xb2\xcd\x34": (">", 1_000_000, PATCHED_HEADER_BYTES),
+    b"\x34\xcd\xb2\xa1": ("<", 1_000_000, PATCHED_HEADER_BYTES),
 }
-"""First four bytes -> (byte order, ticks a second)."""
+"""First four bytes -> (byte order, ticks a second, bytes of a packet's header)."""
 
 _HEADERS_AT_ONCE: Final = 1 << 14
 """So few that what is made of them stays in the processor's cache."""
@@ -52,27 +57,27 @@ def read_pcap(source: Source, *, progress: Progress = silent) -> Capture:
     A file that is cut or damaged gives the packets before that place and an anomaly.
     """
     buffer = source.buffer
-    order, ticks = _MAGICS[bytes(buffer[:4])]
+    order, ticks, head = _MAGICS[bytes(buffer[:4])]
     anomalies = list(source.anomalies)
     windows = Windows(buffer)
     snap_length = link_field = 0
     offsets, end = np.empty(0, np.int64), 0
     if len(buffer) >= FILE_HEADER_BYTES:
         snap_length, link_field = struct.unpack_from(order + "II", buffer, 16)
-        records = _Packets(windows, order, ticks)
+        records = _Packets(windows, order, ticks, head)
         size = len(buffer)
         offsets, end = walk(
             windows, records, FILE_HEADER_BYTES, lambda done: progress("read", done, size)
         )
         progress("read", size, size)
-    problem = _problem(buffer, order, end, len(offsets))
+    problem = _problem(buffer, order, head, end, len(offsets))
     if problem:
         anomalies.append(problem)
     time_ns, captured_bytes, original_bytes = _headers(windows, offsets, order, ticks)
     epoch_ns = int(time_ns[0]) if len(time_ns) else 0
     time_ns -= epoch_ns
     data_offset = offsets
-    data_offset += PACKET_HEADER_BYTES
+    data_offset += head
     count = len(offsets)
     return Capture(
         files=[
@@ -118,14 +123,16 @@ def _headers(
     return time_ns, captured, original
 
 
-def _problem(buffer: memoryview | bytes, order: str, end: int, count: int) -> Anomaly | None:
+def _problem(
+    buffer: memoryview | bytes, order: str, head: int, end: int, count: int
+) -> Anomaly | None:
     """What stopped the walk at `end`, if that is not the end of the file."""
     left = len(buffer) - end
     if not left:
         return None
     if not end:
         return Anomaly("cut-in-packet", "capture", "the file ends inside its header")
-    if left >= PACKET_HEADER_BYTES:
+    if left >= head:
         (length,) = struct.unpack_from(order + "I", buffer, end + 8)
         if length > MAX_PACKET_BYTES:
             detail = (
@@ -140,8 +147,11 @@ def _problem(buffer: memoryview | bytes, order: str, end: int, count: int) -> An
 class _Packets:
     """The packet records of a pcap file (see `walk.Records`)."""
 
-    def __init__(self, windows: Windows, order: str, ticks: int) -> None:
+    def __init__(
+        self, windows: Windows, order: str, ticks: int, head: int = PACKET_HEADER_BYTES
+    ) -> None:
         self._windows = windows
+        self._head = head
         self._order = order
         self._ticks = ticks
         self._size = len(windows)
@@ -151,16 +161,16 @@ class _Packets:
         self._first_second = int(column(first, 0, order + "u4")[0])
 
     def following(self, at: int) -> int:
-        if at + PACKET_HEADER_BYTES > self._size:
+        if at + self._head > self._size:
             return -1
         (length,) = self._length(self._buffer, at + 8)
-        following: int = at + PACKET_HEADER_BYTES + length
+        following: int = at + self._head + length
         return -1 if length > MAX_PACKET_BYTES or following > self._size else following
 
     def all_following(self, at: Offsets) -> Offsets:
         # A length past the end of the buffer reads as 0: the sum is still past the end.
         length = column(self._windows.at(at + 8, 4), 0, self._order + "u4")
-        following = at + PACKET_HEADER_BYTES
+        following = at + self._head
         following += length
         bad = (length > MAX_PACKET_BYTES) | (following > self._size)
         if bad.any():

@@ -15,6 +15,7 @@ SECTION_HEADER: Final = 0x0A0D0D0A  # the same in either byte order
 INTERFACE: Final = 1
 OBSOLETE_PACKET: Final = 2
 SIMPLE_PACKET: Final = 3
+NAMES: Final = 4
 STATISTICS: Final = 5
 ENHANCED_PACKET: Final = 6
 JOURNAL: Final = 9

@@ -174,5 +174,6 @@ class _Reader:
             captured_bytes=joined("captured_bytes", np.uint32),
             original_bytes=original_bytes,
             secrets=self._found.secrets,
+            names=self._found.names,
             anomalies=self._anomalies,
         )

@@ -6,6 +6,7 @@ A section has its own byte order and its own interfaces, which its packets refer
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 import struct
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from capture_analyzer.readers.pcapng.blocks import (
     ENHANCED_PACKET,
     INTERFACE,
     JOURNAL,
+    NAMES,
     OBSOLETE_PACKET,
     SECRETS,
     SIMPLE_PACKET,
@@ -28,6 +30,7 @@ from capture_analyzer.readers.pcapng.blocks import (
     options,
 )
 from capture_analyzer.readers.pcapng.clock import ticks_per_second, to_ns
+from capture_analyzer.wire.text import printable
 from capture_analyzer.wire.windows import Bytes, Offsets, Windows, column
 
 TLS_KEY_LOG: Final = 0x544C534B
@@ -45,7 +48,15 @@ MAX_SECRETS_BYTES: Final = 256 << 20
 
 DEFAULT_RESOLUTION: Final = 6  # 10^-6 s
 
+MAX_NAMES: Final = 100_000
+"""Names that a file gives to addresses: more than anybody resolves."""
+
+_MOST_PACKET_OPTIONS: Final = 16  # of a packet that are looked at for a drop count
+
 _IF_NAME, _IF_TSRESOL, _IF_TSOFFSET = 2, 9, 14
+_EPB_DROPCOUNT: Final = 4
+_NAME_RECORDS: Final = {1: 4, 2: 16}  # kind of a name record -> bytes of the address in it
+_UNKNOWN_DROPS: Final = 0xFFFF
 _ISB_IFRECV, _ISB_IFDROP, _ISB_OSDROP = 4, 5, 7
 
 
@@ -71,6 +82,7 @@ class Found:
         secrets_bytes: their size together.
         packets: packets, by section.
         out_of_range: packets whose time stamps are absurd.
+        names: names of addresses.
         foreign: blocks that hold no packet and are numbered as frames by Wireshark all the same.
     """
 
@@ -79,6 +91,7 @@ class Found:
     secrets: list[bytes] = dataclasses.field(default_factory=list)
     packets: list[Index] = dataclasses.field(default_factory=list)
     secrets_bytes: int = 0
+    names: dict[str, str] = dataclasses.field(default_factory=dict)
     out_of_range: int = 0
     foreign: int = 0
 
@@ -111,6 +124,8 @@ class Section:
             self._statistics(at)
         for at in blocks[types == SECRETS].tolist():
             self._secrets(at)
+        for at in blocks[types == NAMES].tolist():
+            self._names(at)
         for kind in (JOURNAL, *CUSTOM):
             found.foreign += int((types == kind).sum())
         is_packet = (types == ENHANCED_PACKET) | (types == OBSOLETE_PACKET)
@@ -169,6 +184,24 @@ class Section:
             self._found.secrets_bytes += size
             self._found.secrets.append(bytes(self._buffer[at + 16 : at + 16 + size]))
 
+    def _names(self, at: int) -> None:
+        """Name Resolution Block: addresses and their names; the first of each is kept."""
+        end = at + block_length(self._buffer, self._order, at) - TRAILER_BYTES
+        begin = at + 8
+        names = self._found.names
+        while begin + 4 <= end and len(names) < MAX_NAMES:
+            kind, size = struct.unpack_from(self._order + "HH", self._buffer, begin)
+            begin += 4
+            if kind == 0 or begin + size > end:
+                return
+            address_bytes = _NAME_RECORDS.get(kind, size)
+            value = bytes(self._buffer[begin : begin + size])
+            name = value[address_bytes:].partition(b"\0")[0]
+            if name:
+                address = str(ipaddress.ip_address(value[:address_bytes]))
+                names.setdefault(address, printable(name).lower().rstrip("."))
+            begin += size + -size % 4
+
     def _packets(
         self, blocks: Offsets, types: NDArray[np.uint32], declared: Offsets
     ) -> tuple[int, str]:
@@ -210,11 +243,57 @@ class Section:
                 original[:whole],
             )
         )
+        drops = np.zeros(whole, np.int64)
+        if obsolete.any():
+            stated = field(10, 2)[:whole].astype(np.int64)
+            drops = np.where(obsolete[:whole] & (stated != _UNKNOWN_DROPS), stated, 0)
+        self._drops(drops, interface_no, data_offset[:whole], captured[:whole], room[:whole])
         if whole == len(blocks):
             return -1, ""
         if unknown[whole] and room[whole] >= 0:
             return int(blocks[whole]), "names an interface that is not declared"
         return int(blocks[whole]), "is too short"
+
+    def _drops(
+        self,
+        drops: NDArray[np.int64],
+        interface_no: NDArray[np.int64],
+        data_offset: Offsets,
+        captured: NDArray[np.int64],
+        room: NDArray[np.int64],
+    ) -> None:
+        """Add up the packets lost before each packet; what statistics say comes before that.
+
+        Args:
+            drops: as obsolete blocks state them; those of options are added here.
+            interface_no: of each packet.
+            data_offset: where its bytes begin.
+            captured: how many they are.
+            room: how many bytes the block has for them and for options.
+        """
+        used = captured + -captured % 4
+        rows = np.flatnonzero(room >= used + 4)
+        at = data_offset[rows] + used[rows]
+        end = data_offset[rows] + room[rows]
+        for _ in range(_MOST_PACKET_OPTIONS):
+            if not len(rows):
+                break
+            heads = self._windows.at(at, 12)
+            code, size = (column(heads, i, self._order + "u2").astype(np.int64) for i in (0, 2))
+            mine = (code == _EPB_DROPCOUNT) & (size == 8) & (at + 12 <= end)
+            # A count past 2^31 is nonsense; the upper half of it counts for nothing.
+            low = column(heads, 4 if self._order == "<" else 8, self._order + "u4")
+            drops[rows[mine]] += low[mine]
+            at = at + 4 + size + -size % 4
+            going = (code != 0) & (at + 4 <= end)
+            rows, at, end = rows[going], at[going], end[going]
+        if not drops.any():
+            return
+        sums = np.bincount(interface_no, drops)
+        for number in np.flatnonzero(sums).tolist():
+            interface = self._found.interfaces[number]
+            if interface.dropped_count is None:
+                interface.dropped_count = int(sums[number])
 
     def _simple_captured(
         self, original: NDArray[np.uint32], room: NDArray[np.int64]

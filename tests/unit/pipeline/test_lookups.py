@@ -9,7 +9,13 @@ import pytest
 
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.packets import TCP, UDP
-from capture_analyzer.pipeline.lookups import REPEAT_NS, USE_NS, find_lookups, join_lookups
+from capture_analyzer.pipeline.lookups import (
+    REPEAT_NS,
+    USE_NS,
+    add_tcp_lookups,
+    find_lookups,
+    join_lookups,
+)
 from capture_analyzer.pipeline.scan import scan
 from capture_analyzer.readers import open_capture
 
@@ -204,3 +210,115 @@ def test_lookups_are_those_of_the_lab(lab, run_name):
         # The resolver is half a round trip of 30 ms away.
         assert asked - lookup.start_ns == pytest.approx(15 * MS, abs=2 * MS)
         assert lookup.end_ns - answered == pytest.approx(15 * MS, abs=2 * MS)
+
+
+def prefixed(*messages: bytes) -> bytes:
+    return b"".join(len(m).to_bytes(2, "big") + m for m in messages)
+
+
+class OneConnection:
+    """Streams of one connection, by direction."""
+
+    def __init__(self, client, server) -> None:
+        self._of = {True: client, False: server}
+
+    def stream(self, connection_no: int, from_client: bool):
+        return self._of[from_client]
+
+
+def dns_connection(**more) -> Connection:
+    columns = {
+        "connection_no": 0,
+        "transport": "tcp",
+        "tcp_stream": 0,
+        "client_ip": "10.0.0.1",
+        "client_port": 40000,
+        "server_ip": "10.0.0.2",
+        "server_port": 53,
+        "roles_certain": True,
+        "start_ns": 0,
+        "end_ns": 0,
+        "first_packet_no": 1,
+        "last_packet_no": 9,
+        "packet_count": 9,
+        "protocol": "opaque",
+    }
+    return Connection(**(columns | more))
+
+
+def test_lookups_over_tcp(make_stream):
+    asked = prefixed(question(7), question(8, "other.example"))
+    first = prefixed(answer(8, "192.0.2.8", name="other.example"))
+    answered = first + prefixed(answer(7, "192.0.2.7"))
+    end = len(first)
+    client = make_stream([(10 * MS, 4, asked[:5]), (11 * MS, 5, asked[5:])])
+    server = make_stream(
+        [(30 * MS, 6, answered[:1]), (31 * MS, 7, answered[1:end]), (40 * MS, 8, answered[end:])],
+        from_client=False,
+    )
+    connection = dns_connection()
+    lookups = []
+    add_tcp_lookups(lookups, OneConnection(client, server), [connection])
+    assert connection.protocol == "dns"
+    rows = [(x.lookup_no, x.name, x.start_ns, x.end_ns, x.addresses, x.packet_nos) for x in lookups]
+    assert rows == [
+        (0, "api.example", 10 * MS, 40 * MS, ["192.0.2.7"], [4, 5, 8]),
+        (1, "other.example", 11 * MS, 31 * MS, ["192.0.2.8"], [5, 6, 7]),
+    ]
+
+
+def test_lookups_over_tcp_and_udp_are_numbered_together(find, make_stream):
+    lookups, _ = find((0, True, question(1)), (25, True, question(2, "late.example")))
+    client = make_stream([(10 * MS, 4, prefixed(question(7)))])
+    add_tcp_lookups(lookups, OneConnection(client, make_stream([])), [dns_connection()])
+    assert [(x.lookup_no, x.start_ns) for x in lookups] == [(0, 0), (1, 10 * MS), (2, 25 * MS)]
+    assert lookups[1].end_ns is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\0", b"\0\0", b"\0\x05hello", b"\xff\xff" + question(7), question(7)],
+)
+def test_what_is_no_dns_on_its_port_stays_opaque(data, make_stream):
+    connection = dns_connection()
+    lookups = []
+    streams = OneConnection(make_stream([(0, 1, data)]), make_stream([]))
+    add_tcp_lookups(lookups, streams, [connection])
+    assert (lookups, connection.protocol) == ([], "opaque")
+
+
+def test_a_gap_ends_what_can_be_read_of_a_stream(make_stream):
+    message = prefixed(question(7))
+    streams = OneConnection(
+        make_stream([(0, 1, message), (1, 2, message[:4]), (0, 0, 3), (2, 3, message)]),
+        make_stream([]),
+    )
+    lookups = []
+    add_tcp_lookups(lookups, streams, [dns_connection()])
+    assert [x.packet_nos for x in lookups] == [[1]]
+
+
+def test_only_unread_connections_to_port_53_are_looked_at(make_stream):
+    streams = OneConnection(make_stream([(0, 1, prefixed(question(7)))]), make_stream([]))
+    for more in ({"server_port": 54}, {"protocol": "tls"}, {"protocol": "none"}):
+        lookups = []
+        add_tcp_lookups(lookups, streams, [dns_connection(**more)])
+        assert lookups == []
+
+
+def test_names_of_the_capture_file_come_last(find):
+    lookups, _ = find((0, True, question(7)), (5, False, answer(7, "192.0.2.1")))
+    names = {"192.0.2.1": "by-file.example", "192.0.2.2": "other.example"}
+    rows = [
+        dns_connection(server_ip="192.0.2.1", syn_ns=10 * MS),
+        dns_connection(server_ip="192.0.2.2", syn_ns=10 * MS),
+        dns_connection(server_ip="192.0.2.2", server_name="own.example"),
+        dns_connection(server_ip="192.0.2.3"),
+    ]
+    join_lookups(lookups, rows, names)
+    assert [row.server_name for row in rows] == [
+        "api.example",
+        "other.example",
+        "own.example",
+        None,
+    ]

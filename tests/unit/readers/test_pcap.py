@@ -131,7 +131,6 @@ def test_the_longest_packet_there_is(tmp_path):
         (b"\x28\xb5\x2f\xfd" + bytes(9), "zstd"),
         (b"\x04\x22\x4d\x18" + bytes(9), "lz4"),
         (b"snoop\x00\x00\x00" + bytes(9), "snoop"),
-        (b"\x34\xcd\xb2\xa1" + bytes(30), "editcap"),
         (b"\xd4", "not a capture file"),
     ],
 )
@@ -173,3 +172,20 @@ def test_column_types(tmp_path):
     assert capture.captured_bytes.dtype.isnative
     assert capture.interface_no.dtype == capture.file_no.dtype == np.uint16
     assert capture.frame_no.dtype == np.int32
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_the_header_of_a_patched_libpcap(tmp_path, order):
+    start = struct.pack(order + "IHHiIII", 0xA1B2CD34, 2, 4, 0, 0, 65535, 1)
+    more = struct.pack(order + "IHBB", 3, 8, 4, 0)
+    made = start + b"".join(
+        struct.pack(order + "IIII", 100 + n, n, 50, 60) + more + bytes([n % 256]) * 50
+        for n in range(90_000)  # enough for walking in step
+    )
+    capture = opened(tmp_path, made)
+    assert (len(capture), capture.anomalies) == (90_000, [])
+    assert capture.time_ns[-1] == 89_999 * 10**9 + 89_999 * 1000
+    at = int(capture.data_offset[70_000])
+    assert bytes(capture.buffers[0][at : at + 50]) == bytes([70_000 % 256]) * 50
+    capture = opened(tmp_path, made[: 24 + 74 + 20])
+    assert (len(capture), capture.files[0].cut) == (1, True)

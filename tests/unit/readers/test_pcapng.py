@@ -304,3 +304,59 @@ def test_too_many_interfaces_and_secrets(tmp_path, monkeypatch):
     )
     assert contents(capture) == [b"one"]
     assert capture.secrets == [b"abc"]
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_names_of_addresses(tmp_path, order):
+    def record(kind: int, value: bytes) -> bytes:
+        return struct.pack(order + "HH", kind, len(value)) + value + bytes(-len(value) % 4)
+
+    four, six = bytes([192, 0, 2, 1]), bytes([0x20, 1, 0xD, 0xB8]) + bytes(11) + b"\x01"
+    records = record(1, four + b"Web.Example\0alias\0") + record(2, six + b"six.example\0")
+    records += record(77, b"unknown") + record(1, four + b"later\0") + record(1, b"\x01\x02")
+    records += record(0, b"") + record(1, bytes(4) + b"behind the end\0")
+    cut = record(2, six + b"x\0")[:-6]
+    capture = opened(
+        tmp_path,
+        section_header(order),
+        block(order, 4, records),
+        block(order, 4, cut),
+        block(order, 4, b""),
+        interface(order),
+        enhanced(order, 0, 5, b"x"),
+    )
+    assert capture.names == {"192.0.2.1": "web.example", "2001:db8::1": "six.example"}
+    assert len(capture) == 1
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_drops_that_packets_state(tmp_path, order):
+    def with_options(number: int, *options: bytes) -> bytes:
+        head = struct.pack(order + "IIIII", number, 0, 0, 5, 5)
+        return block(order, 6, head + b"abcde" + bytes(3) + b"".join(options))
+
+    def drops(count: int) -> bytes:
+        return option(order, 4, struct.pack(order + "Q", count))
+
+    old = struct.pack(order + "HHIIII", 1, 7, 0, 0, 3, 3) + b"abc"
+    unknown = struct.pack(order + "HHIIII", 1, 0xFFFF, 0, 0, 3, 3) + b"abc"
+    statistics = struct.pack(order + "III", 2, 0, 0) + option(order, 5, struct.pack(order + "Q", 3))
+    capture = opened(
+        tmp_path,
+        section_header(order),
+        interface(order),
+        interface(order),
+        interface(order),
+        interface(order),
+        with_options(0, option(order, 1, b"a comment"), drops(2), option(order, 0, b"")),
+        with_options(0, drops(40)),
+        with_options(0, option(order, 0, b""), drops(500)),
+        with_options(0, struct.pack(order + "HH", 4, 8) + bytes(4)),  # cut
+        with_options(0, *[option(order, 1, b"x")] * 40),
+        block(order, 2, old),
+        block(order, 2, unknown),
+        with_options(2, drops(9)),
+        block(order, 5, statistics),
+    )
+    assert [i.dropped_count for i in capture.interfaces] == [42, 7, 3, None]
+    assert len(capture) == 8
