@@ -76,7 +76,7 @@ def select(
     if selection.by_host:
         by_address = _by_address(selection, packets, first)
         if selection.names:
-            named = _addresses_of(selection, packets, lookups)
+            named = _addresses_of(selection, capture, packets, lookups)
             answered = _at(packets, first, named)
             unsure = np.flatnonzero(kept & ~by_address)
             by_address[unsure] = _by_name(
@@ -86,7 +86,7 @@ def select(
     selected = np.zeros(len(packets), np.bool_)
     of_connection = np.repeat(kept, np.diff(flows.bounds))
     selected[flows.order[of_connection]] = True
-    _datagrams(selection, packets, span, lookups, selected)
+    _datagrams(selection, capture, packets, lookups, selected)
     packets.left_out = ~selected
     out = ~selected & ((packets.protocol == TCP) | (packets.protocol == UDP))
     dns = (packets.source_port == DNS_PORT) | (packets.destination_port == DNS_PORT)
@@ -159,14 +159,17 @@ def _at(packets: Packets, rows: NDArray[np.integer], wanted: Sequence[int]) -> N
     return result
 
 
-def _addresses_of(selection: Selection, packets: Packets, lookups: Sequence[Lookup]) -> list[int]:
-    """The addresses, by number, that answers gave for the names asked for."""
+def _addresses_of(
+    selection: Selection, capture: Capture, packets: Packets, lookups: Sequence[Lookup]
+) -> list[int]:
+    """The addresses, by number, that DNS or the capture file gives for the names asked for."""
     known = {
         address
         for lookup in lookups
         if selection.fits_name(lookup.name)
         for address in lookup.addresses
     }
+    known |= {address for address, name in capture.names.items() if selection.fits_name(name)}
     return [number for number, text in enumerate(packets.addresses) if text in known]
 
 
@@ -226,8 +229,8 @@ def _first_name(capture: Capture, packets: Packets, rows: NDArray[np.int32]) -> 
 
 def _datagrams(
     selection: Selection,
+    capture: Capture,
     packets: Packets,
-    span: tuple[int, int],
     lookups: Sequence[Lookup],
     selected: NDArray[np.bool_],
 ) -> None:
@@ -236,7 +239,7 @@ def _datagrams(
     kept = _by_port(selection, packets, rows)
     if selection.by_host:
         # A name inside is encrypted (QUIC): what DNS answered has to do.
-        wanted = _addresses_of(selection, packets, lookups) if selection.names else []
+        wanted = _addresses_of(selection, capture, packets, lookups) if selection.names else []
         kept &= _by_address(selection, packets, rows) | _at(packets, rows, wanted)
     rows = rows[kept]
     if selection.by_time and len(rows):
@@ -244,6 +247,7 @@ def _datagrams(
         order = np.argsort(keys, kind="stable")
         starts = np.flatnonzero(np.diff(keys[order], prepend=keys[order[0]] + np.uint64(1)))
         bounds = np.append(starts, len(rows))
+        span = selection.span(capture.epoch_ns)
         inside = _within(packets.time_ns[rows[order]], bounds, span)
         rows = rows[order[np.repeat(inside, np.diff(bounds))]]
     selected[rows] = True
