@@ -26,13 +26,17 @@ def run(*command: object) -> None:
 
 
 def rows(capture: Capture) -> np.ndarray:
-    return np.column_stack(
-        (
-            capture.time_ns + capture.epoch_ns,
-            capture.captured_bytes.astype(np.int64),
-            capture.original_bytes.astype(np.int64),
-        )
+    """Time and lengths of every packet; those of equal times by their lengths.
+
+    Of packets with equal times mergecap takes that of the last file first, we of the first.
+    """
+    columns = (
+        capture.time_ns + capture.epoch_ns,
+        capture.captured_bytes.astype(np.int64),
+        capture.original_bytes.astype(np.int64),
     )
+    runs = np.concatenate(([0], np.cumsum(np.diff(columns[0]) != 0)))
+    return np.column_stack(columns)[np.lexsort((columns[1], runs))]
 
 
 def test_captures_of_different_hosts(captures: Path, tmp_path: Path) -> None:

@@ -86,6 +86,23 @@ def test_a_few_shared_segments_of_many_are_no_second_point(tmp_path):
     assert not refused(write(tmp_path / "a", *first), write(tmp_path / "b", *other, *shared))
 
 
+def test_a_recording_played_again_and_again_is_no_second_point(tmp_path):
+    for name, first in (("a", 0), ("b", 100)):
+        frames = [
+            (first + turn * 10 + n, segment(100 + 50 * n, number=n + 1, source=first + turn))
+            for turn in range(10)
+            for n in range(8)
+        ]
+        write(tmp_path / name, *frames)
+    assert not refused(tmp_path / "a", tmp_path / "b")
+
+
+def test_other_ends_are_other_segments(tmp_path):
+    sent = [(n, segment(100 + 50 * n, number=n + 1)) for n in range(8)]
+    other = [(n, frame[:12] + bytes([7, 7, 7, 7, 8, 8, 8, 8]) + frame[20:]) for n, frame in sent]
+    assert not refused(write(tmp_path / "a", *sent), write(tmp_path / "b", *other))
+
+
 def test_copies_within_a_file_are_not_of_two_points(tmp_path):
     sent = [(n, segment(100 + 50 * n, number=n + 1)) for n in range(8)]
     doubled = [packet for packet in sent for _ in range(2)]
