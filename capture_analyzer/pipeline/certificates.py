@@ -12,6 +12,7 @@ from typing import Final
 
 from capture_analyzer.model.anomalies import Anomaly
 from capture_analyzer.model.certificates import Certificate
+from capture_analyzer.protocols.codings import CodingError, decode
 from capture_analyzer.protocols.ocsp import MalformedOcspError, OcspResponse, parse_response
 from capture_analyzer.protocols.tls.certificates import (
     Entry,
@@ -27,6 +28,41 @@ SECOND: Final = 1_000_000_000
 
 MAX_CHAINS: Final = 10_000
 """Distinct chains kept; a forward proxy's capture has some hundreds."""
+
+
+_CODINGS: Final = {1: "deflate", 2: "br", 3: "zstd"}  # RFC 8879, section 7.3
+
+MAX_DECOMPRESSED: Final = 1 << 18
+"""Chains of 100 KB exist; what is longer when it is unpacked is not read."""
+
+
+def decompress(body: bytes) -> bytes | None:
+    """The Certificate message in a CompressedCertificate (RFC 8879, section 4).
+
+    Returns:
+        Its body; None if the algorithm is unknown, or the content not what it says.
+    """
+    if len(body) < 8:
+        return None
+    coding = _CODINGS.get(int.from_bytes(body[:2], "big"))
+    length = int.from_bytes(body[2:5], "big")
+    packed = body[8:]
+    if (
+        coding is None
+        or length > MAX_DECOMPRESSED
+        or len(packed) != int.from_bytes(body[5:8], "big")
+    ):
+        return None
+    pieces = decode([coding], [packed])
+    content = bytearray()
+    try:
+        for piece in pieces or ():
+            content += piece
+            if len(content) > length:
+                return None
+    except CodingError:
+        return None
+    return bytes(content) if len(content) == length else None
 
 
 @dataclasses.dataclass(slots=True)

@@ -290,7 +290,7 @@ def _steps(facts: Facts, clients: set[str]) -> list[Steps]:
         shaking = records.role[part] == ROLE_CODE["handshake"]
         client = records.from_client[part]
         seen, complete = records.seen_ns[part], records.complete_ns[part]
-        flight = complete[shaking & ~client]
+        flight = complete[shaking & ~client & (complete != NO_TIME)]
         if number not in ready and not len(flight):
             continue
         step = Steps(number, ready.get(number, int(flight.max()) if len(flight) else 0))

@@ -13,6 +13,7 @@ from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.connections import Connection, TlsSummary
 from capture_analyzer.model.secrets import Secrets
 from capture_analyzer.model.tls_records import ROLE_CODE, HandshakeMessage, TlsRecords
+from capture_analyzer.pipeline.certificates import decompress
 from capture_analyzer.pipeline.dissect.plaintext import Plain, Records, open_records
 from capture_analyzer.protocols.tls import handshake, names
 from capture_analyzer.protocols.tls.connection import Understood
@@ -106,6 +107,8 @@ def open_connection(
                 connection.alpn, early_accepted = parse_encrypted_extensions(message.body)
             elif message.type == handshake.CERTIFICATE and index == 1:
                 understood.certificate = message.body
+            elif message.type == handshake.COMPRESSED_CERTIFICATE and index == 1:
+                understood.certificate = decompress(message.body)
         _set_roles(side, plain, table)
         messages[:0] = [_handshake(connection, side, message, table) for message in protected]
     if not any(plain is not None and plain.opened for plain in plains):

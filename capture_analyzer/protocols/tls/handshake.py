@@ -28,6 +28,7 @@ SERVER_KEY_EXCHANGE: Final = 12
 SERVER_HELLO_DONE: Final = 14
 FINISHED: Final = 20
 CERTIFICATE_STATUS: Final = 22
+COMPRESSED_CERTIFICATE: Final = 25
 
 MAX_HANDSHAKE_BYTES: Final = 1 << 18
 """Clear handshake bytes read of one direction. Certificate chains of 100 KB exist; a peer that
