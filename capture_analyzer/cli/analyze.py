@@ -157,7 +157,6 @@ def analyze(
     if STANDARD in captures and sys.stdin.isatty():
         raise OptionError("- reads a capture from standard input, which is a terminal here")
 
-    process.one_thread()
     from capture_analyzer.api import analyze as analyze_capture
 
     process.keep_freed_memory()

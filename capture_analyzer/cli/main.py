@@ -10,7 +10,7 @@ from typing import Final, NoReturn
 
 import click
 
-from capture_analyzer.cli import exit_codes, output
+from capture_analyzer.cli import exit_codes, output, process
 from capture_analyzer.cli.analyze import analyze
 from capture_analyzer.cli.detectors import detectors
 from capture_analyzer.cli.explain import explain
@@ -43,6 +43,8 @@ main.add_command(explain)
 
 def run() -> NoReturn:
     """Run the program with the arguments of the process, and end it with its exit code."""
+    process.one_thread()
+    process.collect_no_garbage()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal may not know every character
             stream.reconfigure(errors="backslashreplace")

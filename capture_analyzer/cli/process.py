@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from typing import Final
 
@@ -16,6 +17,14 @@ def one_thread() -> None:
     They would serve linear algebra, of which there is none here, and they wait busily at first.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+def collect_no_garbage() -> None:
+    """Leave cycles of garbage alone: there are few, and the process ends soon.
+
+    To look for them means to go through all rows of all tables, again and again.
+    """
+    gc.disable()
 
 
 def keep_freed_memory() -> None:
