@@ -7,7 +7,7 @@ mechanisms. A hole belongs to the mechanism of the repeat that filled it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -97,47 +97,81 @@ def losses(tables: Tables, fault: int) -> list[Loss]:
     rows = rows[_repaired_by(packets, rows) == fault]
     if not len(rows):
         return []
-    owner = packets.connection_no[rows]
-    order = np.argsort(owner, kind="stable")
-    rows, owner = rows[order], owner[order]
-    numbers, starts = np.unique(owner, return_index=True)
+    # Rows and holes by unit: a connection, or a server that many connections belong to.
+    unit_of = _units(tables, np.unique(packets.connection_no[rows]))
+    unit = unit_of[packets.connection_no[rows]]
+    order = np.argsort(unit, kind="stable")
+    rows, unit = rows[order], unit[order]
+    units, starts = np.unique(unit, return_index=True)
     bounds = np.append(starts, len(rows)).tolist()
 
     holes = tables.holes
     of_hole = fault_of_holes(tables)
+    booked = of_hole >= 0
     shares = deal_out(
         tables,
         "loss_recovery",
         Episodes(
-            holes.connection_no[of_hole >= 0],
-            holes.opened_ns[of_hole >= 0],
-            holes.filled_ns[of_hole >= 0],
-            of_hole[of_hole >= 0],
+            holes.connection_no[booked],
+            holes.opened_ns[booked],
+            holes.filled_ns[booked],
+            of_hole[booked],
         ),
         fault,
     )
     mine = np.flatnonzero(of_hole == fault)
-    low = np.searchsorted(holes.connection_no[mine], numbers, "left").tolist()
-    high = np.searchsorted(holes.connection_no[mine], numbers, "right").tolist()
+    hole_unit = unit_of[holes.connection_no[mine]]
+    mine = mine[np.argsort(hole_unit, kind="stable")]
+    hole_unit = np.sort(hole_unit)
+    low = np.searchsorted(hole_unit, units, "left").tolist()
+    high = np.searchsorted(hole_unit, units, "right").tolist()
     found = []
-    for at, number in enumerate(numbers.tolist()):
-        repeats = rows[bounds[at] : bounds[at + 1]]
+    for at in range(len(units)):
+        repeats = np.sort(rows[bounds[at] : bounds[at + 1]])
         waits, confidence, begins, ends = _holes(tables, mine[low[at] : high[at]])
         times = packets.time_ns[repeats]
+        numbers = np.unique(packets.connection_no[repeats]).tolist()
         found.append(
             Loss(
-                connections=[tables.connections[number]],
+                connections=[tables.connections[number] for number in numbers],
                 repeats=(repeats + 1).tolist(),
                 from_client=(packets.from_client[repeats] == 1).tolist(),
                 mechanisms=[MECHANISMS[code] for code in packets.mechanism[repeats].tolist()],
                 waits=waits,
                 confidence=confidence,
-                share=shares.get(number, Share()),
+                share=joined([shares[number] for number in numbers if number in shares]),
                 from_ns=min([int(times.min()), *begins]),
                 to_ns=max([int(times.max()), *ends]),
             )
         )
-    return _by_server(found)
+    return found
+
+
+def _units(tables: Tables, numbers: NDArray[np.int32]) -> NDArray[np.int64]:
+    """For each of the tables' connections the lowest number of those it is judged with.
+
+    Args:
+        tables: the facts.
+        numbers: connections that have the fault, ascending.
+    """
+    unit = np.arange(len(tables.connections))
+    for group in by_server(tables, numbers.tolist()):
+        unit[group] = group[0]
+    return unit
+
+
+def by_server(tables: Tables, numbers: Iterable[int]) -> list[list[int]]:
+    """Connections with a fault as findings name them, in order of their first.
+
+    One by one, save where more than `MOST_CONNECTIONS` are of one server.
+    """
+    servers: dict[Server, list[int]] = {}
+    for number in numbers:
+        servers.setdefault(server_of(tables.connections[number]), []).append(number)
+    groups = []
+    for group in servers.values():
+        groups += [group] if len(group) > MOST_CONNECTIONS else [[number] for number in group]
+    return sorted(groups)
 
 
 def _repaired_by(packets: Packets, rows: NDArray[np.intp]) -> NDArray[np.int64]:
@@ -187,32 +221,6 @@ def _holes(
     weights = np.maximum(waited, 1)
     confidence = float((holes.confidence[rows] * weights).sum() / weights.sum())
     return waits, confidence, [int(opened.min())], [int(filled.max())]
-
-
-def _by_server(found: list[Loss]) -> list[Loss]:
-    groups: dict[Server, list[Loss]] = {}
-    for loss in found:
-        groups.setdefault(server_of(loss.connections[0]), []).append(loss)
-    result = []
-    for group in groups.values():
-        result += [_merged(group)] if len(group) > MOST_CONNECTIONS else group
-    return result
-
-
-def _merged(group: Sequence[Loss]) -> Loss:
-    weights = [max(sum(wait[0] for wait in loss.waits), 1) for loss in group]
-    certain = sum(loss.confidence * weight for loss, weight in zip(group, weights, strict=True))
-    return Loss(
-        connections=[loss.connections[0] for loss in group],
-        repeats=[number for loss in group for number in loss.repeats],
-        from_client=[side for loss in group for side in loss.from_client],
-        mechanisms=[name for loss in group for name in loss.mechanisms],
-        waits=sorted((w for loss in group for w in loss.waits), key=lambda w: (-w[0], w[3])),
-        confidence=certain / sum(weights),
-        share=joined([loss.share for loss in group]),
-        from_ns=min(loss.from_ns for loss in group),
-        to_ns=max(loss.to_ns for loss in group),
-    )
 
 
 def finding_of(

@@ -37,9 +37,9 @@ import numpy as np
 
 from capture_analyzer import wording
 from capture_analyzer.detectors.contract import Meta
-from capture_analyzer.detectors.losses import MOST_CONNECTIONS
+from capture_analyzer.detectors.losses import by_server
 from capture_analyzer.detectors.phrases import upper_first
-from capture_analyzer.detectors.servers import Server, label, server_of
+from capture_analyzer.detectors.servers import label
 from capture_analyzer.detectors.shares import Episodes, Share, deal_out, joined
 from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.column import NO_TIME
@@ -84,9 +84,8 @@ def detect(tables: Tables, options: object) -> Iterable[Finding]:
         owner, holes.opened_ns[rows], holes.filled_ns[rows], np.zeros(len(rows), np.int64)
     )
     shares = deal_out(tables, "reordering", episodes, 0)
-    numbers, starts = np.unique(owner, return_index=True)
-    groups: dict[Server, list[_Late]] = {}
-    for number, part in zip(numbers.tolist(), np.split(rows, starts[1:]), strict=True):
+    for group in by_server(tables, np.unique(owner).tolist()):
+        part = rows[np.isin(owner, group)]
         waited = holes.filled_ns[part] - holes.opened_ns[part]
         mine = part[np.argsort(-waited, kind="stable")]
         columns = (
@@ -95,27 +94,14 @@ def detect(tables: Tables, options: object) -> Iterable[Finding]:
             holes.filled_packet_no[mine],
             holes.opened_ns[mine],
         )
-        late = _Late(
-            [tables.connections[number]],
-            list(zip(*(column.tolist() for column in columns), strict=True)),
-            float(holes.confidence[mine].mean()),
-            shares.get(number, Share()),
+        yield _finding(
+            _Late(
+                [tables.connections[number] for number in group],
+                list(zip(*(column.tolist() for column in columns), strict=True)),
+                float(holes.confidence[mine].mean()),
+                joined([shares[number] for number in group if number in shares]),
+            )
         )
-        groups.setdefault(server_of(late.connections[0]), []).append(late)
-    for group in groups.values():
-        if len(group) > MOST_CONNECTIONS:
-            yield _finding(_merged(group))
-        else:
-            yield from (_finding(late) for late in group)
-
-
-def _merged(group: list[_Late]) -> _Late:
-    return _Late(
-        [late.connections[0] for late in group],
-        sorted((w for late in group for w in late.waits), key=lambda w: (-w[0], w[3])),
-        sum(late.confidence for late in group) / len(group),
-        joined([late.share for late in group]),
-    )
 
 
 def _finding(late: _Late) -> Finding:

@@ -6,8 +6,9 @@ What it detects:
     with too old a timestamp, to answer the repeat. The original was only late, or the
     acknowledgements were lost.
 
-    One connection is one finding. It owns no time of the ledger: a needless repeat does not
-    make the receiver wait. What made the sender believe in a loss often did.
+    One connection is one finding; where more than 20 connections of a server had needless
+    repeats, they are one finding together. It owns no time of the ledger: a needless repeat
+    does not make the receiver wait. What made the sender believe in a loss often did.
 
 Why it matters:
     The sender slows down as if the path were congested: after a needless timeout to a single
@@ -37,6 +38,7 @@ from numpy.typing import NDArray
 
 from capture_analyzer import wording
 from capture_analyzer.detectors.contract import Meta
+from capture_analyzer.detectors.losses import by_server
 from capture_analyzer.detectors.phrases import listed, upper_first
 from capture_analyzer.detectors.servers import label
 from capture_analyzer.model.analysis import Tables
@@ -70,15 +72,12 @@ def detect(tables: Tables, options: object) -> Iterable[Finding]:
     if not len(rows):
         return
     owner = packets.connection_no[rows]
-    order = np.argsort(owner, kind="stable")
-    rows = rows[order]
-    numbers, starts = np.unique(owner[order], return_index=True)
-    for number, repeats in zip(numbers.tolist(), np.split(rows, starts[1:]), strict=True):
-        yield _finding(tables, number, repeats)
+    for group in by_server(tables, np.unique(owner).tolist()):
+        yield _finding(tables, group, rows[np.isin(owner, group)])
 
 
-def _finding(tables: Tables, number: int, repeats: NDArray[np.intp]) -> Finding:
-    packets, connection = tables.packets, tables.connections[number]
+def _finding(tables: Tables, group: list[int], repeats: NDArray[np.intp]) -> Finding:
+    packets, connection = tables.packets, tables.connections[group[0]]
     codes, counts = np.unique(packets.mechanism[repeats], return_counts=True)
     ways = {
         MECHANISMS[code]: count for code, count in zip(codes.tolist(), counts.tolist(), strict=True)
@@ -113,12 +112,13 @@ def _finding(tables: Tables, number: int, repeats: NDArray[np.intp]) -> Finding:
             if timeouts or "fast" not in ways
             else "Find where packets are reordered"
         ),
-        connection_no=number,
-        exchange_nos=[],
+        connection_no=group[0] if len(group) == 1 else None,
+        connection_nos=group,
         from_ns=int(times.min()),
         to_ns=int(times.max()),
         count=count,
         measures={
+            "connections": len(group),
             "repeats": count,
             "timeouts": timeouts,
             "bytes": int(packets.payload_bytes[repeats].sum()),

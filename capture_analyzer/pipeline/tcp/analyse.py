@@ -120,8 +120,8 @@ class _Batch:
         resends = find_resends(
             packets, segments, coverage, np.concatenate((keep_alive, probe)), nearest
         )
+        selective = read_blocks(packets, segments)
         if len(resends.element):
-            selective = read_blocks(packets, segments)
             with_sack = np.repeat(handshakes.sack[first:last], 2)
             judge(packets, segments, selective, resends, nearest[other], at_receiver, with_sack)
             name_mechanisms(packets, segments, coverage, selective, resends, label, path, with_sack)
@@ -131,7 +131,7 @@ class _Batch:
         packets.label[segments.index] = label
         packets.mechanism[segments.index[resends.element]] = resends.mechanism
         packets.spurious[segments.index[resends.element]] = resends.spurious
-        self.holes = find_holes(segments, coverage, resends, first, at_receiver, path)
+        self.holes = find_holes(segments, coverage, selective, resends, first, at_receiver, path)
         self.pieces = _pieces(segments, coverage, resends, at_receiver)
         known = path_of(packets, segments, handshakes, nearest, first, last)
         fresh = fresh_data(segments)

@@ -10,8 +10,10 @@ from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.holes import HOLE_KINDS, Holes
 from capture_analyzer.pipeline.tcp.coverage import Coverage
 from capture_analyzer.pipeline.tcp.needless import VERDICT
+from capture_analyzer.pipeline.tcp.overtaken import reported_holes
 from capture_analyzer.pipeline.tcp.resends import Resends
 from capture_analyzer.pipeline.tcp.segments import SPAN, Bools, Ints, Segments
+from capture_analyzer.pipeline.tcp.selective import Selective
 
 _LOSS = HOLE_KINDS.index("loss")
 _REORDERING = HOLE_KINDS.index("reordering")
@@ -25,6 +27,7 @@ section 7.2: the longest delay of an acknowledgement)."""
 def find_holes(
     segments: Segments,
     coverage: Coverage,
+    selective: Selective,
     resends: Resends,
     first_connection: int,
     at_receiver: Bools,
@@ -36,11 +39,13 @@ def find_holes(
     the receiver acknowledged bytes that never passed, missed by the capture. Bytes that
     passed and were sent again because they were lost are a hole beyond the capture point,
     from their first sending to the last repeat. A lost tail is one too, as long as the
-    sender's timer must have waited at least.
+    sender's timer must have waited at least. What the receiver reported missing, and then
+    acknowledged though nobody sent it again, was overtaken beyond the capture point.
 
     Args:
         segments: a batch.
         coverage: its coverage.
+        selective: its selective acknowledgements.
         resends: its segments sent again or overtaken.
         first_connection: number of its first connection.
         at_receiver: for each stream: captured at its receiver.
@@ -50,6 +55,7 @@ def find_holes(
         _gaps(segments, coverage, resends),
         _beyond(segments, resends, at_receiver),
         _tails(segments, resends, round_trip),
+        reported_holes(segments, coverage, selective, resends, at_receiver),
     )
     columns = [np.concatenate(parts) for parts in zip(*kinds, strict=True)]
     key, length, kind, opened, filled, opener, filler, confidence = columns

@@ -163,17 +163,20 @@ def table(
 ) -> Limits:
     """Rows by elements: the last segment before, what let go, the next; -1 = none."""
     stream = segments.stream[before]
-    packet = np.append(segments.index + 1, 0)  # element -1 → packet 0: none
     count = len(before)
+
+    def packet(elements: NDArray[np.intp]) -> NDArray[np.int32]:
+        return np.where(elements >= 0, segments.index[elements] + 1, 0).astype(np.int32)
+
     return Limits(
         connection_no=(stream // 2 + path.first_connection).astype(np.int32),
         from_client=stream % 2 == 0,
         kind=np.full(count, LIMIT_CODE[kind], np.uint8) if isinstance(kind, str) else kind,
         from_ns=from_ns,
         to_ns=to_ns,
-        from_packet_no=packet[before].astype(np.int32),
-        to_packet_no=packet[behind].astype(np.int32),
-        freed_packet_no=packet[freed].astype(np.int32),
+        from_packet_no=packet(before),
+        to_packet_no=packet(behind),
+        freed_packet_no=packet(freed),
         in_flight_bytes=in_flight,
         confidence=np.broadcast_to(np.asarray(confidence, np.float32), count).copy(),
     )
@@ -364,12 +367,13 @@ def _after_idle(
         mine: the stream of each gap.
     """
     time, stream = segments.time, segments.stream
-    pause = np.full(len(fresh), 0)
-    pause[1:] = time[fresh[1:]] - time[fresh[:-1]]
-    first = np.append(True, stream[fresh[1:]] != stream[fresh[:-1]])
-    whole = np.maximum(path.whole[stream[fresh]], 0)
-    idle = ~first & (pause > whole * 2 + _IDLE_NS)
-    starts = fresh[idle]
+    if not len(before):
+        return np.zeros(0, np.bool_)
+    long = np.flatnonzero(time[fresh[1:]] - time[fresh[:-1]] > _IDLE_NS)
+    ends, starts = fresh[long], fresh[long + 1]
+    idle = stream[ends] == stream[starts]
+    idle &= time[starts] - time[ends] > np.maximum(path.whole[stream[starts]], 0) * 2 + _IDLE_NS
+    starts = starts[idle]
     starts = starts[~np.isin(segments.index[starts] + 1, closed.to_packet_no)]
     at = np.searchsorted(starts, before, "right") - 1
     start = np.where(at >= 0, starts[np.maximum(at, 0)] if len(starts) else 0, -1)
@@ -386,17 +390,17 @@ def _after_idle(
     for row, (of, begin, bytes_) in enumerate(rows):
         if of not in wanted:
             continue
-        earlier, since, last_start = most.get(of, (0, 0, -1))
+        before_idle, since, last_start = most.get(of, (0, 0, -1))
         if begin != last_start:
-            earlier, since = max(earlier, since), 0
+            before_idle, since = max(before_idle, since), 0
         first_flight = since == 0
         since = max(since, bytes_)
-        most[of] = (earlier, since, begin)
-        if begin < 0 or bytes_ >= earlier:
+        most[of] = (before_idle, since, begin)
+        if begin < 0 or bytes_ >= before_idle:
             continue
         # The first flight shows that it did start over; later ones grow from there.
         if first_flight and bytes_ > limit[of]:
-            most[of] = (earlier, earlier, begin)
+            most[of] = (before_idle, before_idle, begin)
             continue
-        result[row] = since < earlier
+        result[row] = since < before_idle
     return result

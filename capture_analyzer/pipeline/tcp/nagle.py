@@ -54,24 +54,25 @@ def find_held(
         fresh: its elements with new data.
         again: its elements that were sent again: around them nothing is judged.
     """
-    if len(fresh) < 2:
-        return Limits()
-    first, second = fresh[:-1], fresh[1:]
-    stream, time = segments.stream, segments.time
-    mine = stream[first]
-    mss = path.mss[mine]
-    use = (stream[second] == mine) & (segments.length[first] < mss)
-    use &= segments.length[second] < mss
-    use &= (path.near[mine] != NO_TIME) & (path.far[mine] != NO_TIME)
-    use &= ((segments.flags[first] | segments.flags[second]) & (SYN | RST)) == 0
-    first, second, mine = first[use], second[use], mine[use]
+    first, second, mine = _pairs(segments, path, fresh)
     if not len(first):
         return Limits()
+    stream, time = segments.stream, segments.time
     if len(again):
         # A repeat between the two, or of one of them, makes times meaningless.
         repeats = np.searchsorted(again, second, "right") - np.searchsorted(again, first, "left")
         clean = repeats == 0
         first, second, mine = first[clean], second[clean], mine[clean]
+    # The peer sent no data in between: else the second may be the answer to that.
+    silent = _without_data(segments, first, second, mine)
+    # Only in streams where a segment was a round trip behind the one before can one have waited.
+    streams = len(segments.counts)
+    apart = silent & (time[second] - time[first] >= path.whole[mine] * 9 // 10)
+    held_up = np.bincount(mine[apart], minlength=streams) > 0
+    use = held_up[mine]
+    first, second, mine, silent = first[use], second[use], mine[use], silent[use]
+    if not len(first):
+        return Limits()
 
     # The first packet of the peer that acknowledges the first segment.
     other = mine ^ 1
@@ -91,13 +92,10 @@ def find_held(
     bare = (segments.length[answer] == 0) & (
         (segments.flags[answer] & (SYN | FIN | RST | ACK)) == ACK
     )
-    # The peer sent no data in between: else the second may be the answer to that.
-    silent = _without_data(segments, first, second, mine)
     prompt = there & (since <= _PROMPT_NS + near // 16) & ~off
     held = prompt & bare & silent & ~switched_off[mine] & ~closing
     delay = time[answer] - time[first] - path.far[mine]
     late = held & (delay >= _LATE_NS) & (delay <= _LATEST_NS)
-    streams = len(segments.counts)
     late_count = np.bincount(mine[late], minlength=streams)
     # At once: only as a rule of the stream, and more exactly.
     exact = held & (np.abs(since) <= _PROMPT_NS // 2 + near // 32)
@@ -121,6 +119,21 @@ def find_held(
         segments.length[first[chosen]],
         confidence[chosen],
     )
+
+
+def _pairs(
+    segments: Segments, path: Path, fresh: NDArray[np.intp]
+) -> tuple[NDArray[np.intp], NDArray[np.intp], Ints]:
+    """Small segments of a stream that follow each other, and their stream."""
+    stream = segments.stream[fresh]
+    known = (path.near != NO_TIME) & (path.far != NO_TIME)
+    # A stream of which not enough is known has no small segments.
+    limit = np.where(known, path.mss, 0)
+    small = segments.length[fresh] < limit[stream]
+    at = np.flatnonzero(small[1:] & small[:-1] & (stream[1:] == stream[:-1]))
+    first, second = fresh[at], fresh[at + 1]
+    data = ((segments.flags[first] | segments.flags[second]) & (SYN | RST)) == 0
+    return first[data], second[data], stream[at[data]]
 
 
 def _without_data(

@@ -31,6 +31,9 @@ LEAST_FACTOR: Final = 3
 
 LEAST_SAMPLES: Final = 5
 _LEAST_SEGMENTS: Final = 20  # full ones in the direction of the transfer: less is no load
+_MOST_SAMPLES: Final = 40
+"""Of a longer transfer about so many segments, and up to twice as many, are looked at."""
+
 _SEGMENTS_A_SAMPLE: Final = 2  # full ones between two long samples, at least, on average
 
 _CLOCK_ROOM: Final = 1 << 33  # room for the timestamps of one stream
@@ -53,22 +56,27 @@ def find_queues(
         again: its elements that were sent again.
     """
     full = fresh[segments.length[fresh] >= path.mss[segments.stream[fresh]]]
-    streams = len(segments.counts)
-    loaded = np.bincount(segments.stream[full], minlength=streams) >= _LEAST_SEGMENTS
+    if not len(full):
+        return Queues()
+    # Where each stream's full segments begin, how many there are, and how long they took.
+    start = np.flatnonzero(np.diff(segments.stream[full], prepend=-1))
+    count = np.diff(start, append=len(full))
+    took = segments.time[full[start + count - 1]] - segments.time[full[start]]
     # A transfer that is over sooner can't hold so many long round trips one after the other.
-    span = np.zeros(streams, np.int64)
-    some = np.flatnonzero(segments.counts)
-    last = segments.starts[some] + segments.counts[some] - 1
-    span[some] = segments.time[last] - segments.time[segments.starts[some]]
-    loaded &= span > LEAST_RISE_NS
+    loaded = (count >= _LEAST_SEGMENTS) & (took > LEAST_RISE_NS)
     if not loaded.any():
         return Queues()
-    full = full[loaded[segments.stream[full]]]
-    kinds = (
-        _acknowledged(segments, full, again),
-        _echoed(packets, segments, full),
-    )
-    found = [_stretches(segments, path, full, *samples) for samples in kinds]
+    rank = np.arange(len(full)) - np.repeat(start, count)
+    step = np.repeat(np.where(loaded, np.maximum(count // _MOST_SAMPLES, 1), len(full) + 1), count)
+    looked_at = (rank % step == 0) & np.repeat(loaded, count)
+    everything = full[np.repeat(loaded, count)]
+    full = full[looked_at]
+    acknowledged = _acknowledged(segments, full, again)
+    echoes = _echoed(packets, segments, full)
+    found = [
+        _stretches(segments, path, everything, *acknowledged, echoed=False),
+        _stretches(segments, path, everything, *echoes, echoed=True),
+    ]
     return _longest(concatenate(Queues, found))
 
 
@@ -137,6 +145,8 @@ def _stretches(
     sent: NDArray[np.intp],
     ended: NDArray[np.intp],
     rtt: Ints,
+    *,
+    echoed: bool,
 ) -> Queues:
     """The long samples of each stream, where they are enough.
 
@@ -147,33 +157,33 @@ def _stretches(
         sent: the segment of each sample, ascending.
         ended: the packet that ended it.
         rtt: how long it took.
+        echoed: the samples are of the round trip to the sender, not to the receiver.
     """
     if not len(sent):
         return Queues()
     stream = segments.stream[sent]
-    lowest = np.full(len(segments.counts), np.iinfo(np.int64).max)
-    np.minimum.at(lowest, stream, rtt)
-    # The handshake is a sample of the same round trip, if a segment seen on the same side.
-    side = np.where(ended == sent, path.near[stream], path.far[stream])
-    known = side != NO_TIME
-    np.minimum.at(lowest, stream[known], side[known])
-    least = lowest[stream]
-    long = np.flatnonzero((rtt >= least + LEAST_RISE_NS) & (rtt >= LEAST_FACTOR * least))
-    if not len(long):
-        return Queues()
-    numbers, starts = np.unique(stream[long], return_index=True)
+    starts = np.flatnonzero(np.diff(stream, prepend=-1))
+    sizes = np.diff(starts, append=len(sent))
+    numbers = stream[starts]
+    # The handshake is a sample of the same round trip.
+    shaken = (path.near if echoed else path.far)[numbers]
+    lowest = np.minimum.reduceat(rtt, starts)
+    lowest = np.where(shaken == NO_TIME, lowest, np.minimum(lowest, shaken))
+    least = np.repeat(np.maximum(lowest + LEAST_RISE_NS, LEAST_FACTOR * lowest), sizes)
+    is_long = rtt >= least
+    enough = np.flatnonzero(np.add.reduceat(is_long.astype(np.int64), starts) >= LEAST_SAMPLES)
     rows: list[tuple[int, ...]] = []
-    time = segments.time
-    for number, mine in zip(numbers.tolist(), np.split(long, starts[1:]), strict=True):
-        if len(mine) < LEAST_SAMPLES:
-            continue
+    time, of_full = segments.time, segments.stream[full] if len(enough) else full
+    for at in enough.tolist():
+        mine = starts[at] + np.flatnonzero(is_long[starts[at] : starts[at] + sizes[at]])
+        number, smallest = int(numbers[at]), int(lowest[at])
         begin, end = int(time[sent[mine[0]]]), int(time[ended[mine]].max())
-        smallest = int(lowest[number])
         # Let go together they would have ended within the smallest round trip.
         spread = end - int(time[ended[mine]].min())
         if spread < max(LEAST_FACTOR * smallest, LEAST_RISE_NS):
             continue
-        among = full[segments.stream[full] == number]
+        low, high = np.searchsorted(of_full, (number, number + 1)).tolist()
+        among = full[low:high]
         among = among[(among >= sent[mine[0]]) & (time[among] <= end)]
         if len(among) < _SEGMENTS_A_SAMPLE * LEAST_SAMPLES:
             continue

@@ -43,7 +43,7 @@ def test_fast_repeat(hand_made: ModuleType) -> None:
 def test_timeout_is_a_warning(hand_made: ModuleType) -> None:
     (row,) = judge(repeated(hand_made, "tlp", "rto"))
     assert (row.severity, row.count) == ("warning", 2)
-    assert row.measures == {"repeats": 2, "timeouts": 1, "bytes": 2896}
+    assert row.measures == {"connections": 1, "repeats": 2, "timeouts": 1, "bytes": 2896}
     assert row.action == "Find what delayed data or acknowledgements"
 
 
