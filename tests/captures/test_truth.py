@@ -35,7 +35,6 @@ TUNNELLED = {"upgrade", "connect"}  # more exchanges than the truth lists may be
 
 
 NOT_YET_TOLD_APART = {
-    "spurious-client": "the late original behind its repeat is known by its IP ID",
     "syn-duplicated": "a duplicate made by the network is known by its IP ID",
 }
 
@@ -328,9 +327,7 @@ def test_ledger_adds_up(name: str) -> None:
         assert all(part is None or part >= 0 for part in parts)
 
 
-def test_retransmissions(name: str, request: pytest.FixtureRequest) -> None:
-    if name in NOT_YET_TOLD_APART and name != "syn-duplicated":
-        request.applymarker(pytest.mark.xfail(reason=NOT_YET_TOLD_APART[name]))
+def test_retransmissions(name: str) -> None:
     packets = analysis(name).tables.packets
     known = {row["packet_no"]: row for row in truth(name)["retransmissions"]}
     labelled = set(np.flatnonzero(packets.label == LABELS.index("retransmission")) + 1)

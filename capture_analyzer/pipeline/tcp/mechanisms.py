@@ -43,6 +43,8 @@ _SHORTEST_TIMER_NS: Final = 5_000_000  # some data centres set theirs this low
 _TIMESTAMP_HERTZ: Final = (10, 100, 250, 1000, 1_000_000)  # clocks of known systems
 _LEAST_CLOCK_SPAN_NS: Final = 500_000_000  # shorter streams don't show the clock's unit
 
+_ONE_MISSING: Final = 2  # step of the IP identification over one packet that is missing
+
 _DUPLICATE_ACKS: Final = 3  # RFC 5681, section 3.2
 
 _FAST, _TLP, _RTO = MECHANISM["fast"], MECHANISM["tlp"], MECHANISM["rto"]
@@ -117,9 +119,12 @@ def name_mechanisms(
         with_sack[stream],
         since,
     )
+    # A lost tail of which the sender's count misses two packets: the probe was lost as well.
+    step = packets.ip_id[segments.index[element]] - packets.ip_id[segments.index[last]]
+    probed = resends.tail[rows] & (step > _ONE_MISSING)
     result: list[int] = []
     state = _State(-1)
-    for row in zip(*(column.tolist() for column in columns), strict=True):
+    for row in zip(*(column.tolist() for column in (*columns, probed)), strict=True):
         (
             of,
             begin,
@@ -135,6 +140,7 @@ def name_mechanisms(
             report,
             sack,
             from_,
+            probe_lost,
         ) = row
         if of != state.stream:
             state = _State(of)
@@ -159,7 +165,7 @@ def name_mechanisms(
             continue
         first = acked > state.timer_acked or before > state.timer_before
         state.timer_acked, state.timer_before = acked, before
-        if not report and first and sack and end_ >= before:
+        if not report and first and sack and end_ >= before and not probe_lost:
             result.append(_TLP)
             continue
         result.append(_RTO)

@@ -50,6 +50,8 @@ def judge(
     verdict = resends.spurious
     # First seen now: an earlier copy was lost before the capture point.
     verdict[resends.resent & ~resends.seen] = VERDICT["false"]
+    # Its original was only late: it came behind it.
+    verdict[resends.resent & np.isin(resends.element, resends.overtaken)] = VERDICT["true"]
     rows = np.flatnonzero(resends.resent & resends.seen)
     if not len(rows):
         return

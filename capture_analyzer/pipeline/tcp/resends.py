@@ -47,6 +47,7 @@ class Resends:
         certain: how sure that is, 0 to 1.
         original: element that sent its first byte before; -1 = the capture has not seen it.
         tail: inferred repeat of a lost tail.
+        overtaken: elements that came before their own late originals, which they repeat.
         spurious: index into SPURIOUS.
         mechanism: index into MECHANISMS.
     """
@@ -57,6 +58,7 @@ class Resends:
     certain: NDArray[np.float32]
     original: Ints
     tail: Bools
+    overtaken: NDArray[np.intp]
     spurious: NDArray[np.uint8]
     mechanism: NDArray[np.uint8]
 
@@ -108,7 +110,11 @@ def find_resends(
     stream = segments.stream[element[seen]]
     begin = np.maximum(segments.begin[element[seen]], 0) + stream * SPAN
     original[seen] = np.searchsorted(segments.top, begin, "right")
+    original[seen] = _fillers(segments, element[some], begin, original[seen])
     original[seen[segments.end[element[seen]] <= 0]] = -1  # from before the capture
+    late = seen[original[seen] >= 0]
+    late = late[_sent_before(packets, segments, element[late], original[late], counted)]
+    resent[late], certain[late] = False, 0.98
     return Resends(
         element=element,
         gap=gap,
@@ -116,9 +122,48 @@ def find_resends(
         certain=certain,
         original=original,
         tail=tail,
+        overtaken=original[late],
         spurious=np.zeros(len(element), np.uint8),
         mechanism=np.zeros(len(element), np.uint8),
     )
+
+
+def _fillers(segments: Segments, filler: NDArray[np.intp], begin: Ints, first: Ints) -> Ints:
+    """The element that brought each first byte: one that filled a hole, else `first`.
+
+    Args:
+        segments: a batch.
+        filler: elements that filled holes, ascending.
+        begin: keys of first bytes.
+        first: the element behind which all bytes up to `begin` had been sent.
+    """
+    if not len(filler):
+        return first
+    keys = segments.begin[filler] + segments.stream[filler] * SPAN
+    order = np.argsort(keys, kind="stable")
+    at = np.minimum(np.searchsorted(keys[order], begin), len(filler) - 1)
+    same = keys[order][at] == begin
+    return np.where(same, filler[order][at], first)
+
+
+def _sent_before(
+    packets: Packets,
+    segments: Segments,
+    element: NDArray[np.intp],
+    copy: NDArray[np.intp],
+    counted: Bools,
+) -> Bools:
+    """Were these sent before a copy of their bytes that came first: late originals?
+
+    By the sender's own marks only: an earlier timestamp or IP identification.
+    """
+    mine, other = segments.index[element], segments.index[copy]
+    stamped = (packets.options[mine] & packets.options[other] & HAS_TIMESTAMPS) != 0
+    stamps = np.where(stamped, (packets.tsval[mine] - packets.tsval[other]).view(np.int32), 0)
+    ids = (packets.ip_id[mine] - packets.ip_id[other]).view(np.int16)
+    ids = np.where(counted[segments.stream[element]], ids, 0)
+    before: Bools = (stamps < 0) | ((stamps == 0) & (ids < 0))
+    return before
 
 
 def _sent_again(
