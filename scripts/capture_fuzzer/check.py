@@ -1,0 +1,133 @@
+"""One analysis with all its outputs, and what must hold of it whatever the input is."""
+
+from __future__ import annotations
+
+import json
+import signal
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+import capture_analyzer
+from capture_analyzer.errors import CaptureAnalyzerError
+from capture_analyzer.exporters import json as json_exporter
+from capture_analyzer.exporters import packets_csv
+from capture_analyzer.model.analysis import Analysis
+from capture_analyzer.model.column import NO_TIME
+from capture_analyzer.pipeline.dissect.guard import Guard
+
+PACKAGE = Path(capture_analyzer.__file__).parent
+
+
+class TooSlowError(Exception):
+    """A case took longer than it may."""
+
+
+class BrokenRuleError(Exception):
+    """The result contradicts itself."""
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raises TooSlowError inside when the time is over."""
+
+    def over(number: int, frame: object) -> None:
+        raise TooSlowError(f"more than {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def run(capture: Path, keys: Path | None, output: Path, *, report: bool, redact: str) -> str:
+    """Analyse a capture and write everything.
+
+    Returns:
+        "refused" or "analysed".
+
+    Raises:
+        Exception: whatever goes wrong.
+    """
+    Guard.raises = True
+    try:
+        analysis = capture_analyzer.analyze(capture, keylogs=[keys] if keys else [], redact=redact)
+    except CaptureAnalyzerError as error:
+        if "\n" in str(error):
+            raise BrokenRuleError("a refusal of more than one line") from error
+        return "refused"
+    rules(analysis)
+    json_exporter.export(analysis, str(output))
+    json.loads(output.read_bytes())
+    if report:
+        from capture_analyzer.cli import terminal
+        from capture_analyzer.report import html
+
+        packets_csv.export(analysis, str(output))
+        html.render(analysis)
+        list(terminal.summary(analysis, columns=80, report=None))
+    return "analysed"
+
+
+def rules(analysis: Analysis) -> None:
+    """What must hold: sums, orders, references."""
+
+    def rule(holds: object, text: str) -> None:
+        if not holds:
+            raise BrokenRuleError(text)
+
+    tables = analysis.tables
+    failed = [row for row in analysis.detectors if row.outcome == "failed"]
+    rule(not failed, f"a detector failed: {[(row.id, row.reason) for row in failed]}")
+    packets = tables.packets
+    count = len(packets)
+    rule(sum(file.packet_count for file in tables.files) == count, "packets of files")
+    rule((packets.payload_captured <= packets.payload_bytes).all(), "payload")
+    rule((packets.connection_no < len(tables.connections)).all(), "connections of packets")
+    for number, exchange in enumerate(tables.exchanges):
+        rule(exchange.exchange_no == number, "numbers of exchanges")
+        rule(exchange.start_ns <= exchange.request_start_ns, "a start behind the request")
+        end = exchange.end_ns
+        rule(end is None or end >= exchange.request_start_ns, "an end before the request")
+    ledger = tables.ledger
+    lengths = ledger.to_ns - ledger.from_ns
+    rule((lengths >= 0).all(), "the ledger goes back")
+    same = ledger.exchange_no[1:] == ledger.exchange_no[:-1]
+    rule((ledger.from_ns[1:][same] == ledger.to_ns[:-1][same]).all(), "the ledger has gaps")
+    first = np.flatnonzero(np.concatenate(([True], ~same)))[: len(ledger)]
+    for row in first.tolist():
+        exchange = tables.exchanges[int(ledger.exchange_no[row])]
+        rule(ledger.from_ns[row] == exchange.start_ns, "the ledger begins elsewhere")
+    last = np.flatnonzero(np.concatenate((~same, [True])))[: len(ledger)]
+    for row in last.tolist():
+        exchange = tables.exchanges[int(ledger.exchange_no[row])]
+        rule(
+            exchange.end_ns is None or ledger.to_ns[row] == exchange.end_ns,
+            "the ledger ends elsewhere",
+        )
+    events = tables.events
+    known = events.time_ns != NO_TIME
+    rule((events.seen_ns <= events.time_ns)[known].all(), "an event before it was seen")
+    for finding in analysis.findings:
+        rule(0 <= finding.confidence <= 1, "confidence")
+        rule(all(0 < number <= count for number in finding.packet_nos), "packets of a finding")
+        rule(finding.cost_ns is None or finding.cost_ns >= 0, "a negative cost")
+
+
+def place(error: BaseException) -> str:
+    """Where an exception came from: its type and the innermost lines of the package."""
+    lines = [
+        f"{Path(frame.filename).relative_to(PACKAGE)}:{frame.name}:{frame.lineno}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).is_relative_to(PACKAGE)
+    ]
+    if isinstance(error, TooSlowError):
+        lines = [line.rsplit(":", 1)[0] for line in lines[:4]]  # where it was caught varies
+    what = str(error) if isinstance(error, BrokenRuleError) else ""
+    return f"{type(error).__name__} {what} {' < '.join(reversed(lines[-2:]))}".replace("  ", " ")
