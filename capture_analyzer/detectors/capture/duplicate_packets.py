@@ -64,7 +64,8 @@ def detect(tables: Tables, options: object) -> Iterable[Finding]:
         confidence=0.98,
         summary=(
             f"{upper_first(wording.count_word(count))} of {total:,} packets of {where} "
-            f"{'was' if count == 1 else 'were'} captured twice; the copies were set aside."
+            f"{'was a copy' if count == 1 else 'were copies'} of others that the capture holds "
+            f"as well; {'it was' if count == 1 else 'they were'} set aside."
         ),
         advice=(
             "Nothing is wrong with the network for this reason. Capture on one interface, or let "

@@ -52,12 +52,17 @@ from capture_analyzer.model.limits import LIMIT_CODE
 META = Meta(
     tables=("connections",),
     causes=("nagle_delayed_ack",),
-    severity=DEFAULT_SEVERITY + "; info where each piece waited for a round trip only",
+    severity=(
+        DEFAULT_SEVERITY + "; info where each piece waited for a round trip only, or it happened "
+        "once, which may be chance"
+    ),
     references=(
         "RFC 9293, section 3.7.4 (the Nagle algorithm)",
         "RFC 9293, section 3.8.6.3 (delayed acknowledgements)",
     ),
 )
+
+CHANCE: Final = 0.7  # below this confidence it may have been chance
 
 LEAST_AT_ONCE: Final = 5  # fewer waits of one round trip are no rule
 
@@ -92,7 +97,7 @@ def _delayed(tables: Tables, waits: Held, at_once: int, share: Share) -> Finding
         tables,
         waits,
         share,
-        severity_of_share=True,
+        severity_of_share=waits.confidence(tables) >= CHANCE,
         summary=summary,
         measures={
             "held": count,

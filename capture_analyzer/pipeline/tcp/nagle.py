@@ -34,6 +34,8 @@ _PROMPT_NS: Final = 2_000_000  # a held segment leaves at once
 _EARLY_NS: Final = 500_000
 """A segment this much before the acknowledgement arrives did not wait for it."""
 
+_LEAST_TRIP_NS: Final = 1_000_000  # a shorter round trip is no wait
+
 _LEAST_ALIKE: Final = 5
 """So many segments must leave on acknowledgements that came at once before that is a rule."""
 
@@ -99,6 +101,7 @@ def find_held(
     late_count = np.bincount(mine[late], minlength=streams)
     # At once: only as a rule of the stream, and more exactly.
     exact = held & (np.abs(since) <= _PROMPT_NS // 2 + near // 32)
+    exact &= path.whole[mine] >= _LEAST_TRIP_NS
     pairs = np.bincount(mine[silent & ~closing], minlength=streams)
     alike = np.bincount(mine[exact], minlength=streams)
     rule = (alike >= _LEAST_ALIKE) & (alike >= _MOSTLY * pairs)

@@ -26,7 +26,8 @@ def test_every_packet_twice(hand_made: ModuleType) -> None:
     (row,) = judge(copied(hand_made, "capture_duplicate"))
     assert (row.severity, row.count, row.packet_total) == ("info", 50, 50)
     assert row.summary == (
-        "50 of 100 packets of one connection were captured twice; the copies were set aside."
+        "50 of 100 packets of one connection were copies of others that the capture holds as well; "
+        "they were set aside."
     )
 
 

@@ -64,6 +64,13 @@ def test_some_of_them_late(hand_made: ModuleType) -> None:
     assert row.cost_ns == 45 * MS
 
 
+def test_once_may_be_chance(hand_made: ModuleType) -> None:
+    tables = held(hand_made, 1, 0)
+    tables.limits.confidence[:] = 0.6
+    (row,) = judge(tables)
+    assert (row.severity, row.cost_ns, row.confidence) == ("info", 45 * MS, 0.6)
+
+
 def test_near_miss_a_few_round_trips(hand_made: ModuleType) -> None:
     assert not judge(held(hand_made, 0, 3))
 
