@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
 Times = NDArray[np.int64]
 Indices = NDArray[np.intp]
 
+_HALVINGS: Final = 4  # at once, before what is found is set aside
+
 
 def running_maximum(groups: NDArray[np.signedinteger], values: Times) -> Times:
     """The greatest value so far within each run of equal groups."""
     result = values.copy()
+    if not ((values[1:] < values[:-1]) & (groups[1:] == groups[:-1])).any():
+        return result
     step = 1
     # Doubling: after k rounds each element has seen the 2^k before it in its run.
     while step < len(values):
@@ -23,20 +29,51 @@ def running_maximum(groups: NDArray[np.signedinteger], values: Times) -> Times:
     return result
 
 
+def group_bounds(
+    groups: NDArray[np.signedinteger], wanted: NDArray[np.signedinteger]
+) -> tuple[Indices, Indices]:
+    """Where the run of each wanted group begins and ends among ascending groups.
+
+    Args:
+        groups: ascending, 0 or greater.
+        wanted: groups in any order, 0 or greater.
+    """
+    if not len(groups) or not len(wanted):
+        return np.zeros(len(wanted), np.intp), np.zeros(len(wanted), np.intp)
+    top = int(max(groups[-1], wanted.max()))
+    if top < len(wanted) + len(groups):  # look each group up once
+        bounds = np.zeros(top + 2, np.intp)
+        np.cumsum(np.bincount(groups, minlength=top + 1), out=bounds[1:])
+        return bounds[wanted], bounds[wanted + 1]
+    wanted = wanted.astype(groups.dtype)  # else all groups are converted
+    return np.searchsorted(groups, wanted, "left"), np.searchsorted(groups, wanted, "right")
+
+
 def bisect_right(values: Times, low: Indices, high: Indices, wanted: Times) -> Indices:
     """For each element, where `wanted` goes in the sorted slice ``values[low:high]``.
 
     Equal values lie before it.
     """
-    low, high = low.copy(), high.copy()
+    low, size = low.astype(np.intp), np.maximum(high - low, 0)
+    last = len(values) - 1
     while True:
-        active = np.flatnonzero(low < high)
+        active = np.flatnonzero(size)
         if not len(active):
             return low
-        middle = (low[active] + high[active]) >> 1
-        beyond = values[middle] <= wanted[active]
-        low[active[beyond]] = middle[beyond] + 1
-        high[active[~beyond]] = middle[~beyond]
+        if len(active) == len(size):
+            begin, left, sought = low, size, wanted
+        else:
+            begin, left, sought = low[active], size[active], wanted[active]
+        for _ in range(_HALVINGS):
+            half = left >> 1
+            middle = begin + half
+            beyond = (values[np.minimum(middle, last)] <= sought) & (left > 0)
+            begin = np.where(beyond, middle + 1, begin)
+            left = np.where(beyond, left - half - 1, half)
+        if len(active) == len(size):
+            low, size = begin, left
+        else:
+            low[active], size[active] = begin, left
 
 
 def overlaps(
@@ -60,8 +97,7 @@ def overlaps(
     Returns:
         Indices of pairs: into the wanted spans, and into the others.
     """
-    low = np.searchsorted(groups, wanted_groups, "left")
-    high = np.searchsorted(groups, wanted_groups, "right")
+    low, high = group_bounds(groups, wanted_groups)
     # begin < wanted end, and the latest end so far > wanted begin.
     stop = bisect_right(begins, low, high, wanted_ends - 1)
     start = bisect_right(running_maximum(groups, ends), low, high, wanted_begins)

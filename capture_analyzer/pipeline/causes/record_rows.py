@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.tls_records import TlsRecords
-from capture_analyzer.pipeline.intervals import Indices, Times, bisect_right
+from capture_analyzer.pipeline.intervals import Indices, Times, bisect_right, group_bounds
 
 _HEADER_BYTES: Final = 5  # of a record (RFC 8446, section 5.1)
 
@@ -24,8 +24,7 @@ def find_records(records: TlsRecords, stream: NDArray[np.int64], offset: Times) 
     if not len(records):
         return np.full(len(stream), -1, np.intp)
     direction = 2 * records.connection_no.astype(np.int64) + ~records.from_client
-    low = np.searchsorted(direction, stream, "left")
-    high = np.searchsorted(direction, stream, "right")
+    low, high = group_bounds(direction, stream)
     row = bisect_right(records.offset, low, high, offset) - 1
     inside = row >= low
     inside[inside] = offset[inside] < record_end(records, row[inside])

@@ -22,7 +22,13 @@ from capture_analyzer.model.holes import HOLE_KINDS, Holes
 from capture_analyzer.model.packets import ACK, HAS_TIMESTAMPS, SYN, Packets
 from capture_analyzer.pipeline.causes.arrivals import Pauses
 from capture_analyzer.pipeline.causes.links import Links
-from capture_analyzer.pipeline.intervals import Indices, Times, bisect_right, running_maximum
+from capture_analyzer.pipeline.intervals import (
+    Indices,
+    Times,
+    bisect_right,
+    group_bounds,
+    running_maximum,
+)
 from capture_analyzer.pipeline.reassemble import Streams
 
 STEP_NS: Final = 1_000_000
@@ -70,8 +76,7 @@ class Sending:
 
     def holding(self, stream: Indices, offset: Times) -> Indices:
         """The elements that hold these bytes; -1 where the capture lacks them."""
-        low = np.searchsorted(self.stream, stream, "left")
-        high = np.searchsorted(self.stream, stream, "right")
+        low, high = group_bounds(self.stream, stream)
         found = bisect_right(self.start, low, high, offset) - 1
         real = found >= low
         real[real] = offset[real] < self.end[found[real]]
@@ -184,8 +189,7 @@ def _last_repair(holes: Holes, stream: Indices, times: Times) -> Times:
     owner = 2 * holes.connection_no[lost].astype(np.int64) + ~holes.from_client[lost]
     order = np.lexsort((holes.filled_ns[lost], owner))
     owner, filled = owner[order], holes.filled_ns[lost[order]]
-    low = np.searchsorted(owner, stream, "left")
-    high = np.searchsorted(owner, stream, "right")
+    low, high = group_bounds(owner, stream)
     found = bisect_right(filled, low, high, times) - 1
     never = np.iinfo(np.int64).min // 4
     if not len(filled):
@@ -245,23 +249,16 @@ class _Acknowledged:
         )
         return cls(
             stream=stream[opens][owner],
-            time=_rising(owner, packets.time_ns[chosen]),
-            offset=_rising(owner, total),
+            time=running_maximum(owner, packets.time_ns[chosen]),
+            offset=running_maximum(owner, total),
         )
 
     def up_to(self, stream: Indices, times: Times) -> Times:
         """Stream offset up to which each stream was acknowledged at an instant."""
-        low = np.searchsorted(self.stream, stream, "left")
-        high = np.searchsorted(self.stream, stream, "right")
+        low, high = group_bounds(self.stream, stream)
         found = bisect_right(self.time, low, high, times) - 1
         known = found >= low
         return np.where(known, self.offset[found] if len(self.offset) else 0, 0)
-
-
-def _rising(groups: Indices, values: Times) -> Times:
-    """The greatest value so far within each group; most streams need no work."""
-    falls = (values[1:] < values[:-1]) & (groups[1:] == groups[:-1])
-    return running_maximum(groups, values) if falls.any() else values
 
 
 def _delay(sending: Sending, late: Indices, gap: Times, packets: Packets) -> Times:
@@ -276,8 +273,8 @@ def _delay(sending: Sending, late: Indices, gap: Times, packets: Packets) -> Tim
     packet = sending.packet_no - 1
     stamped = (packets.options[packet] & HAS_TIMESTAMPS) != 0
     stamp = packets.tsval[packet].astype(np.int64)
-    low = np.searchsorted(sending.stream, sending.stream[late], "left")
-    high = np.searchsorted(sending.stream, sending.stream[late], "right") - 1
+    low, high = group_bounds(sending.stream, sending.stream[late])
+    high -= 1
     span = sending.seen[high] - sending.seen[low]
     usable = (
         stamped[late] & stamped[late - 1] & stamped[low] & stamped[high] & (span > 10 * LATE_NS)

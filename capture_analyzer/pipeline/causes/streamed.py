@@ -107,10 +107,9 @@ def _by_packet(
     sending: Sending, connection_no: NDArray[np.int32], packet_no: NDArray[np.int32]
 ) -> Indices:
     """The elements that came in these packets; -1 without one."""
-    order = np.argsort(sending.packet_no, kind="stable")
-    place = np.searchsorted(sending.packet_no[order], packet_no)
-    found = order[np.minimum(place, len(order) - 1)] if len(order) else np.full(len(place), -1)
-    if not len(order):
-        return found
-    real = (sending.packet_no[found] == packet_no) & (sending.stream[found] >> 1 == connection_no)
-    return np.where(real, found, -1)
+    if not len(sending.packet_no):
+        return np.full(len(packet_no), -1, np.intp)
+    first = np.full(int(max(sending.packet_no.max(), packet_no.max(initial=0))) + 1, -1, np.intp)
+    first[sending.packet_no[::-1]] = np.arange(len(sending.packet_no))[::-1]  # the last one stays
+    found = first[packet_no]
+    return np.where((found >= 0) & (sending.stream[found] >> 1 == connection_no), found, -1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from capture_analyzer.pipeline.intervals import (
     bisect_right,
+    group_bounds,
     overlaps,
     running_maximum,
     subtract,
@@ -97,3 +99,33 @@ def test_union(spans: list[tuple[int, int, int]]) -> None:
         assert other > group or begin > end
     expected = {(g, t) for g, b, e in zip(groups, begins, ends, strict=True) for t in range(b, e)}
     assert {(g, t) for g, b, e in found for t in range(b, e)} == expected
+
+
+@given(
+    st.lists(st.integers(0, 9), max_size=20),
+    st.lists(st.integers(0, 12), max_size=9),
+    st.sampled_from([1, 1000]),
+)
+def test_group_bounds(groups: list[int], wanted: list[int], factor: int) -> None:
+    ordered = [factor * group for group in sorted(groups)]
+    sought = [factor * group for group in wanted]
+    low, high = group_bounds(np.array(ordered, np.int32), np.array(sought, np.int64))
+    for group, begin, end in zip(sought, low.tolist(), high.tolist(), strict=True):
+        assert end - begin == ordered.count(group)
+        assert ordered[begin:end] == [group] * (end - begin)
+
+
+@given(st.lists(st.lists(st.integers(0, 40), max_size=40), min_size=1, max_size=12), st.data())
+def test_bisect_right_of_lists_of_any_length(lists: list[list[int]], data: st.DataObject) -> None:
+    ordered = [sorted(one) for one in lists]
+    bounds = np.cumsum([0, *map(len, ordered)])
+    sought = data.draw(st.lists(st.integers(-1, 41), min_size=len(lists), max_size=len(lists)))
+    found = bisect_right(
+        np.array([value for one in ordered for value in one], np.int64),
+        bounds[:-1],
+        bounds[1:],
+        np.array(sought),
+    )
+    assert (found - bounds[:-1]).tolist() == [
+        bisect.bisect_right(one, value) for one, value in zip(ordered, sought, strict=True)
+    ]
