@@ -22,6 +22,10 @@ DNS_PORT: Final = 53
 REPEAT_NS: Final = 30_000_000_000
 """A question of the same transaction, name and type from the same port within this time is a
 repeat. Resolvers of hosts give up after at most 30 s (resolv.conf's limits on time-out)."""
+COPY_NS: Final = 1_000_000
+"""The same datagram within this was captured twice; nobody asks again so soon."""
+IDENTIFIED_COPY_NS: Final = 1_000_000_000
+"""Likewise with the same IP identification, which a question that is sent again has not."""
 USE_NS: Final = 600_000_000_000
 """An answer is taken to be the one a connection used if it came at most this long before. It only
 names the server then; whether the connection waited for it is judged elsewhere."""
@@ -35,8 +39,9 @@ _Key = tuple[str, int, str, int, str, str]  # client, port, resolver, id, name, 
 def find_lookups(capture: Capture, packets: Packets) -> tuple[list[Lookup], list[Anomaly]]:
     """The lookups over UDP in a capture, in order of their first question.
 
-    A question repeated in the same transaction is counted, not a lookup of its own. Of several
-    answers the first counts. An answer whose question was not captured makes no lookup.
+    A question repeated in the same transaction is counted, not a lookup of its own; a copy that
+    the capture made is not. Of several answers the first counts. An answer whose question was
+    not captured makes no lookup.
     """
     to_resolver = packets.destination_port == DNS_PORT
     dns = (packets.protocol == UDP) & (to_resolver | (packets.source_port == DNS_PORT))
@@ -45,6 +50,8 @@ def find_lookups(capture: Capture, packets: Packets) -> tuple[list[Lookup], list
     malformed = 0
     first_malformed: int | None = None
     addresses = packets.addresses
+    # The last datagram of each transaction: IP identification, payload, when.
+    last: dict[tuple[int, int, int, int, bytes], tuple[int, bytes, int]] = {}
     rows = zip(
         indices.tolist(),
         packets.time_ns[indices].tolist(),
@@ -55,11 +62,19 @@ def find_lookups(capture: Capture, packets: Packets) -> tuple[list[Lookup], list
         packets.destination[indices].tolist(),
         packets.source_port[indices].tolist(),
         packets.destination_port[indices].tolist(),
+        packets.ip_id[indices].tolist(),
         strict=True,
     )
-    for index, time_ns, buffer_no, at, length, source, destination, port, other_port in rows:
+    for index, time_ns, buffer_no, at, length, source, destination, port, other_port, ip_id in rows:
+        payload = bytes(capture.buffers[buffer_no][at : at + length])
+        transaction = (source, destination, port, other_port, payload[:2])
+        before_id, before, when = last.get(transaction, (0, b"", 0))
+        reach = IDENTIFIED_COPY_NS if ip_id else COPY_NS
+        if (ip_id, payload) == (before_id, before) and time_ns - when <= reach:
+            continue
+        last[transaction] = (ip_id, payload, time_ns)
         try:
-            message = parse(bytes(capture.buffers[buffer_no][at : at + length]))
+            message = parse(payload)
         except MalformedDnsError:
             malformed += 1
             first_malformed = first_malformed or index + 1

@@ -82,6 +82,16 @@ def test_question_and_answer(find):
     assert anomalies == []
 
 
+def test_copies_that_the_capture_made_are_no_repeats(find):
+    (lookup,), _ = find(
+        (0, True, question(7)),
+        (0.04, True, question(7)),
+        (25, False, answer(7, "192.0.2.1")),
+        (25.04, False, answer(7, "192.0.2.1")),
+    )
+    assert (lookup.question_count, lookup.packet_nos) == (1, [1, 3])
+
+
 def test_repeats_are_counted_and_the_first_answer_wins(find):
     (lookup,), _ = find(
         (0, True, question(7)),
