@@ -3,9 +3,10 @@
 What it detects:
     Steps of handshakes that took more than the round trip plus 50 ms: the server's, from the
     ClientHello to the ServerHello or from there to the end of its flight (Certificate to
-    Finished), or the client's, from there to its answer. The cost is the ledger's time on
-    cause tls_handshake in that step, less the round trip. What a client waited for an OCSP
-    responder is not in it, and steps in which a segment was repeated are left out.
+    Finished), or the client's, from there to its answer. The saving is the
+    ledger's time on cause tls_handshake in that step, less the round trip: an estimate, for a
+    prompt peer needs some time too. What a client waited for an OCSP responder is not in it,
+    and steps in which a segment was repeated are left out.
 
     The slow steps of one side at one server are one finding.
 
@@ -176,7 +177,7 @@ def _finding(tables: Tables, group: list[_Slow]) -> Finding:
         action=f"Find why {who[:1].lower() + who[1:] if who != server else who} is slow "
         "to shake hands",
         **columns,
-        cost_ns=sum(slow.cost_ns for slow in waited) if waited else None,
+        estimated_saving_ns=sum(slow.cost_ns for slow in waited) if waited else None,
         measures={
             "side": worst_one.side,
             "step": worst_one.step,
@@ -187,7 +188,6 @@ def _finding(tables: Tables, group: list[_Slow]) -> Finding:
         examples=[Example(slow.packets, slow.cost_ns or None) for slow in by_length[:MAX_EXAMPLES]],
         packet_nos=evidence[:MAX_PACKET_NOS],
         packet_total=len(set(evidence)),
-        ledger_rows=sorted({row for s in waited if s.carried for row in s.carried.rows}),
     )
 
 
