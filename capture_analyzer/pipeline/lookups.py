@@ -204,7 +204,7 @@ class _Gathered:
 def _answer(lookup: Lookup, message: DnsMessage, time_ns: int, packet_nos: list[int]) -> None:
     _add_packets(lookup, packet_nos)
     if lookup.end_ns is None:
-        lookup.end_ns = time_ns
+        lookup.end_ns = max(time_ns, lookup.start_ns)  # the clock may have gone back
         lookup.rcode = message.rcode
         lookup.addresses = list(message.addresses)
 

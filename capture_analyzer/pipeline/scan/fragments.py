@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from array import array
 from bisect import bisect_left, insort
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,33 +92,32 @@ class Fragments:
             assert datagrams.identification is not None
             assert datagrams.fragment is not None
             number = datagrams.identification.astype(np.int64)
-            begin = (datagrams.fragment & np.uint16(0x1FFF)).astype(np.int64) * 8
+            begin = (datagrams.fragment & np.uint16(0x1FFF)).astype(np.int32) * np.int32(8)
             more = (datagrams.fragment & np.uint16(0x2000)) != 0
-            protocol = datagrams.protocol.astype(np.int64)
-            kind = protocol
+            protocol = kind = datagrams.protocol
         else:
             heads = area.windows.at(area.at, _V6_HEADER_BYTES)
             number = column(heads, 4, ">u4").astype(np.int64)
             where = column(heads, 2, ">u2")
-            begin, more = (where & 0xFFF8).astype(np.int64), (where & 1) != 0
-            protocol = heads[:, 0].astype(np.int64)
-            kind = np.zeros(len(area), np.int64)  # only the first part's counts
+            begin, more = (where & 0xFFF8).astype(np.int32), (where & 1) != 0
+            protocol = heads[:, 0].copy()
+            kind = np.zeros(len(area), np.uint8)  # only the first part's counts
             area = area.behind(_V6_HEADER_BYTES)
         self._columns.append(
             (
                 area.rows,
-                np.full(len(area), version),
+                np.full(len(area), version, np.uint8),
                 ends[0],
                 ends[1],
                 kind,
                 number,
                 begin,
-                area.length,
+                np.clip(area.length, -1, 1 << 30).astype(np.int32),
                 more,
                 protocol,
-                np.full(len(area), len(self._buffers)),
+                np.full(len(area), len(self._buffers), np.int32),
                 area.at,
-                np.clip(area.captured, 0, area.length),
+                np.clip(area.captured, 0, np.maximum(area.length, 0)).astype(np.int32),
             )
         )
         self._buffers.append(area.windows.buffer)
@@ -130,19 +130,22 @@ class Fragments:
             tally: of packets that were not decoded.
         """
         columns = [np.concatenate(parts) for parts in zip(*self._columns, strict=True)]
+        self._columns.clear()
         order = np.lexsort([columns[0], *columns[1:6]])
-        columns = [values[order] for values in columns]
+        for place, values in enumerate(columns):
+            columns[place] = values[order]
         packets = columns[0]
         new = np.zeros(len(packets), np.bool_)
         for values in columns[1:6]:
             new[1:] |= values[1:] != values[:-1]
-        bounds = [0, *np.flatnonzero(new).tolist(), len(packets)]
+        bounds = np.concatenate(([0], np.flatnonzero(new), [len(packets)]))
         parts = _Parts(self._buffers, time_ns[packets], *columns[6:])
-        for first, last in itertools.pairwise(bounds):
+        for first, last in itertools.pairwise(bounds.data):
             parts.walk(first, last)
         _count(tally, "ip-fragment", "capture", _INCOMPLETE, packets[parts.incomplete])
         _count(tally, "ip-malformed", "peer", _CONTRADICTING, packets[parts.refused])
         whole = sorted(parts.whole, key=lambda pieces: int(packets[pieces.last]))
+        parts.whole.clear()
         if not whole:
             return None
         offset: list[int] = []
@@ -153,12 +156,11 @@ class Fragments:
                 at + size <= len(buffer) for at, size in zip(offset, captured, strict=True)
             )
             detail = f"fragmented datagrams past {MAX_ASSEMBLED_BYTES:,} bytes in all"
-            left = packets[[pieces.last for pieces in parts.whole]]
+            left = packets[[pieces.last for pieces in whole[fitting:]]]
             del whole[fitting:], offset[fitting:], captured[fitting:]
-            left = np.setdiff1d(left, packets[[pieces.last for pieces in whole]])
             _count(tally, "fragment-limit", "analyzer", detail, left)
         ends = np.array([pieces.last for pieces in whole], np.intp)
-        begins = np.array([pieces.places[0] for pieces in whole], np.intp)
+        begins = np.array([pieces.parts[0] for pieces in whole], np.intp)
         return Assembled(
             buffer=buffer,
             packets=packets[ends],
@@ -170,6 +172,14 @@ class Fragments:
         )
 
 
+class _Whole(NamedTuple):
+    """A datagram that is complete: its parts in order, and the one that came last."""
+
+    parts: array[int]
+    last: int
+    total: int
+
+
 @dataclasses.dataclass(slots=True)
 class _Datagram:
     """One that is being put together: where its parts begin, ascending, and which they are."""
@@ -179,7 +189,6 @@ class _Datagram:
     places: dict[int, int] = dataclasses.field(default_factory=dict)  # begin -> part
     total: int = -1
     have: int = 0
-    last: int = -1
     bad: bool = False
 
 
@@ -190,23 +199,24 @@ class _Parts:
         self,
         buffers: list[memoryview | bytes],
         time_ns: NDArray[np.int64],
-        begin: NDArray[np.int64],
-        length: NDArray[np.int64],
+        begin: NDArray[np.int32],
+        length: NDArray[np.int32],
         more: NDArray[np.bool_],
-        _protocol: NDArray[np.int64],
-        buffer: NDArray[np.int64],
+        _protocol: NDArray[np.uint8],
+        buffer: NDArray[np.int32],
         at: NDArray[np.int64],
-        captured: NDArray[np.int64],
+        captured: NDArray[np.int32],
     ) -> None:
         self._buffers = buffers
-        self._time = time_ns.tolist()
-        self._begin = begin.tolist()
-        self._length = length.tolist()
-        self._more = more.tolist()
-        self._buffer = buffer.tolist()
-        self._at = at.tolist()
-        self._captured = captured.tolist()
-        self.whole: list[_Datagram] = []
+        # Views give plain numbers, as lists do, and take no memory of their own.
+        self._time = time_ns.data
+        self._begin = begin.data
+        self._length = length.data
+        self._more = more.data
+        self._buffer = buffer.data
+        self._at = at.data
+        self._captured = captured.data
+        self.whole: list[_Whole] = []
         self.incomplete: list[int] = []
         self.refused: list[int] = []
 
@@ -230,8 +240,8 @@ class _Parts:
                 self._give_up(current)
                 current = None
             elif current.have == current.total:
-                current.last = part
-                self.whole.append(current)
+                parts = array("q", [current.places[begin] for begin in current.begins])
+                self.whole.append(_Whole(parts, part, current.total))
                 done, current = current, None
         if current is not None:
             self._give_up(current)
@@ -257,13 +267,14 @@ class _Parts:
         end = begin + length
         place = bisect_left(datagram.begins, begin)
         # Every part but the last is a multiple of 8 bytes.
-        bad = length <= 0 or end > MAX_DATAGRAM_BYTES or (self._more[part] and length % 8 != 0)
+        more = bool(self._more[part])
+        bad = length <= 0 or end > MAX_DATAGRAM_BYTES or (more and length % 8 != 0)
         if place < len(datagram.begins):
             bad |= end > datagram.begins[place]
         if place:
             before = datagram.begins[place - 1]
             bad |= before + self._length[datagram.places[before]] > begin
-        if not self._more[part]:
+        if not more:
             bad |= 0 <= datagram.total != end
             datagram.total = end
         if datagram.total >= 0:
@@ -278,15 +289,14 @@ class _Parts:
         datagram.have += length
 
     def contents(
-        self, whole: list[_Datagram], offset: list[int], captured: list[int]
+        self, whole: list[_Whole], offset: list[int], captured: list[int]
     ) -> Iterator[bytes]:
         """The bytes of datagrams; notes where each begins and how much of it there is."""
         at = 0
         for datagram in whole:
             pieces: list[memoryview | bytes] = []
             size = 0
-            for begin in datagram.begins:
-                part = datagram.places[begin]
+            for part in datagram.parts:
                 piece = self._bytes(part)
                 pieces.append(piece)
                 size += len(piece)

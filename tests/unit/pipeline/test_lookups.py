@@ -256,6 +256,14 @@ def dns_connection(**more) -> Connection:
     return Connection(**(columns | more))
 
 
+def test_an_answer_with_a_time_before_its_question(find):
+    (lookup,), _ = find((40, True, question(7)), (25, False, answer(7, "192.0.2.1")))
+    assert (lookup.start_ns, lookup.end_ns) == (40 * MS, 40 * MS)
+    connection = dns_connection(server_ip="192.0.2.1", syn_ns=30 * MS)
+    join_lookups([lookup], [connection])
+    assert connection.lookup_no is None
+
+
 def test_lookups_over_tcp(make_stream):
     asked = prefixed(question(7), question(8, "other.example"))
     first = prefixed(answer(8, "192.0.2.8", name="other.example"))
