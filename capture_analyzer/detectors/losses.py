@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from capture_analyzer.detectors.servers import Server, label, server_of
 from capture_analyzer.detectors.shares import Episodes, Share, deal_out, joined
+from capture_analyzer.detectors.sides import whole
 from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.connections import Connection
@@ -95,6 +96,9 @@ def losses(tables: Tables, fault: int) -> list[Loss]:
     rows = np.flatnonzero(packets.label == _RETRANSMISSION)
     rows = rows[(packets.spurious[rows] != _NEEDLESS) & (packets.payload_bytes[rows] > 0)]
     rows = rows[_repaired_by(packets, rows) == fault]
+    if len(rows):
+        # How a sender came to a repeat can't be told without what it was told.
+        rows = rows[whole(tables, packets.connection_no[rows])]
     if not len(rows):
         return []
     # Rows and holes by unit: a connection, or a server that many connections belong to.

@@ -13,10 +13,17 @@ from capture_analyzer.model.packets import ACK, RST, SYN
 def packets_by_side(tables: Tables) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Number of packets of each connection from its server, and from its client."""
     packets = tables.packets
-    rows = np.flatnonzero(packets.from_client >= 0)
+    rows = np.flatnonzero((packets.from_client >= 0) & (packets.connection_no >= 0))
     key = packets.connection_no[rows] * 2 + packets.from_client[rows]
     counts = np.bincount(key, minlength=2 * len(tables.connections))
     return counts[0::2], counts[1::2]
+
+
+def whole(tables: Tables, connection_no: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Whether both sides of each of these connections were captured."""
+    server, client = packets_by_side(tables)
+    both = (server > 0) & (client > 0)
+    return both[connection_no]
 
 
 def one_sided(tables: Tables) -> list[Connection]:

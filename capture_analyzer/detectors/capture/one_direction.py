@@ -60,6 +60,8 @@ def detect(tables: Tables, options: object) -> Iterable[Finding]:
         which = "the packets of one side"
     if total == 1:
         subject = "The only connection"
+    elif count == total == 2:
+        subject = "Both connections"
     elif count == total:
         subject = f"All {wording.count_word(total)} connections"
     else:

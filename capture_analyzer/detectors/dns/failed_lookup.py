@@ -37,6 +37,7 @@ from capture_analyzer import wording
 from capture_analyzer.detectors.contract import Meta
 from capture_analyzer.detectors.names import Lookups
 from capture_analyzer.detectors.phrases import amount, listed, upper_first
+from capture_analyzer.detectors.sides import one_sided
 from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.column import NO_TIME, column
 from capture_analyzer.model.findings import MAX_EXAMPLES, Example, Finding, Severity
@@ -91,8 +92,10 @@ def detect(tables: Tables, options: Options) -> Iterable[Finding]:
     lookups = Lookups.of(tables)
     found = {(lookup.client_ip, lookup.name) for lookup in tables.lookups if _is_good(lookup)}
     groups: dict[tuple[str, str], list[_Failed]] = {}
+    # Without any answer, and with half of the connections: the other half was not captured.
+    unseen = all(lookup.end_ns is None for lookup in tables.lookups) and bool(one_sided(tables))
     for lookup in tables.lookups:
-        if lookup.rcode == "NOERROR":
+        if lookup.rcode == "NOERROR" or (unseen and lookup.rcode is None):
             continue
         if lookup.rcode is not None and (lookup.client_ip, lookup.name) in found:
             continue  # another type of address was found: this one is not needed

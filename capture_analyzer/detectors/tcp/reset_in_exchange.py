@@ -38,6 +38,7 @@ from capture_analyzer import wording
 from capture_analyzer.detectors.contract import Meta
 from capture_analyzer.detectors.phrases import upper_first
 from capture_analyzer.detectors.servers import Server, label, server_of
+from capture_analyzer.detectors.sides import whole
 from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.exchanges import Exchange
@@ -75,8 +76,14 @@ def detect(tables: Tables, options: object) -> Iterable[Finding]:
     for exchange in tables.exchanges:
         if exchange.reset and not exchange.complete:
             by_connection.setdefault(exchange.connection_no, []).append(exchange)
+    if not by_connection:
+        return
+    numbers = np.array(list(by_connection), np.int32)
+    both = dict(zip(numbers.tolist(), whole(tables, numbers).tolist(), strict=True))
     groups: dict[tuple[Server, str, bool], list[_Cut]] = {}
     for number, exchanges in by_connection.items():
+        if not both[number]:
+            continue  # what the other side answered was not captured
         connection = tables.connections[number]
         if connection.reset_ns is None or connection.reset_by is None:
             continue  # only its stream was reset

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.holes import HOLE_KINDS, Holes
@@ -108,7 +109,7 @@ def _gaps(segments: Segments, coverage: Coverage, resends: Resends) -> list[Ints
         filler[acked] = ack[there]
         filled[acked] = np.maximum(segments.time[ack[there]], opened[acked])
         confidence[never[~there]] = 0.5  # the end of the capture may hide the repeat
-    return [
+    columns = [
         coverage.gap_begin,
         coverage.gap_end - coverage.gap_begin,
         kind,
@@ -118,6 +119,27 @@ def _gaps(segments: Segments, coverage: Coverage, resends: Resends) -> list[Ints
         filler,
         confidence,
     ]
+    before = _before_the_capture(segments, opener[never])
+    if not before.any():
+        return columns
+    kept = np.ones(count, np.bool_)
+    kept[never[before]] = False
+    return [column[kept] for column in columns]
+
+
+def _before_the_capture(segments: Segments, opener: NDArray[np.intp]) -> Bools:
+    """Whether what each gap lacks passed before the capture began.
+
+    So it is if the first data of a stream without a SYN opened it: bytes below were already
+    there, save the lost ones whose repeat comes later.
+    """
+    stream = segments.stream[opener]
+    before = segments.mid[stream]
+    if before.any():
+        data = np.flatnonzero(segments.carries & (segments.length > 0))
+        at = np.searchsorted(data, segments.starts[stream])
+        before = before & (data[np.minimum(at, len(data) - 1)] == opener)
+    return before
 
 
 def _beyond(segments: Segments, resends: Resends, at_receiver: Bools) -> list[Ints]:

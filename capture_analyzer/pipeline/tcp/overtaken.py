@@ -39,6 +39,9 @@ def reported_holes(
     beyond = (selective.left > begin[:, None]) & (selective.right > selective.left)
     end = np.where(beyond, selective.left, np.iinfo(np.int64).max).min(axis=1, initial=2**62)
     rows = np.flatnonzero(beyond.any(axis=1) & ~at_receiver[stream] & (begin >= stream * SPAN))
+    # What was never seen to be sent may have been sent again unseen.
+    peer = segments.peer[element[rows]]
+    rows = rows[(peer >= 0) & (segments.top[np.maximum(peer, 0)] >= end[rows])]
     # Several reports of one hole: the first counts.
     _, first = np.unique(begin[rows], return_index=True)
     rows = rows[first]

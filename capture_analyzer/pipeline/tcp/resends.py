@@ -257,7 +257,8 @@ def _find_tails(
     streams = len(segments.counts)
     ones = np.flatnonzero(steps == 1)
     by_one = np.bincount(segments.stream[ones], minlength=streams)
-    others = segments.counts - 1 - by_one
+    copied = np.bincount(segments.stream[segments.copies], minlength=streams)
+    others = segments.counts - 1 - by_one - copied
     own = (by_one >= _LEAST_STEPS) & (others <= 2 + segments.counts // 10)
     of_one = segments.stream[ones]
     paused = segments.time[ones] - segments.time[ones - 1] >= _least_pause(sender_rtt, of_one)

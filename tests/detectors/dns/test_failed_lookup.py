@@ -102,3 +102,13 @@ def test_outcomes_are_findings_apart(hand_made: ModuleType) -> None:
         ("NXDOMAIN", 2),
         ("SERVFAIL", 1),
     }
+
+
+def test_near_miss_answers_were_not_captured(hand_made: ModuleType) -> None:
+    """As a connection of which only the client's side is there shows."""
+    made = tables(hand_made, lookup(0, None))
+    made.connections = [hand_made.connection(0)]
+    made.packets.from_client[:] = 1
+    assert not judge(made)
+    made.packets.from_client[::2] = 0
+    assert judge(made)

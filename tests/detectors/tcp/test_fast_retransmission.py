@@ -32,6 +32,7 @@ def repeated(hand_made: ModuleType, mechanism: str = "fast", length_ms: float = 
             (0, 0, 60, "transfer"), (0, 60, 100, "loss_recovery"), (0, 100, length_ms, "transfer")
         ),
     )
+    tables.packets.from_client[:10] = 1
     repeat(tables, 20, mechanism)
     return tables
 
@@ -119,7 +120,8 @@ def test_many_connections_of_a_server_are_one_finding(hand_made: ModuleType) -> 
     )
     for number in range(count):
         repeat(tables, 2 * number + 2, "fast")
-        tables.packets.connection_no[2 * number + 1] = number
+        tables.packets.connection_no[2 * number : 2 * number + 2] = number
+        tables.packets.from_client[2 * number] = 1
     (row,) = judge(tables)
     assert (row.connection_no, row.count) == (None, count)
     assert row.connection_nos == list(range(count))
@@ -131,8 +133,16 @@ def test_two_connections_are_two(hand_made: ModuleType) -> None:
     tables = repeated(hand_made)
     tables.connections.append(hand_made.connection(1))
     repeat(tables, 40, "fast")
-    tables.packets.connection_no[39] = 1
+    tables.packets.connection_no[38:40] = 1
+    tables.packets.from_client[38] = 1
     rows = judge(tables)
     assert sorted(row.connection_no or 0 for row in rows) == [0, 1]
     assert {row.count for row in rows} == {1}
     assert np.array([row.cost_ns or 0 for row in rows]).sum() == 40 * MS
+
+
+def test_near_miss_one_side_only(hand_made: ModuleType) -> None:
+    """Without the receiver's reports the mechanism is a guess."""
+    tables = repeated(hand_made)
+    tables.packets.from_client[:] = 0
+    assert not judge(tables)

@@ -81,3 +81,9 @@ def test_near_miss_only_the_stream_was_reset(hand_made: ModuleType) -> None:
     tables = reset(hand_made)
     tables.connections[0].reset_ns = tables.connections[0].reset_by = None
     assert not judge(tables)
+
+
+def test_near_miss_the_answer_was_not_captured(hand_made: ModuleType) -> None:
+    tables = reset(hand_made, "client", ttl=64)
+    tables.packets.from_client[:] = 1
+    assert not judge(tables)

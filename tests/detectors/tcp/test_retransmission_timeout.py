@@ -29,6 +29,7 @@ def timed_out(hand_made: ModuleType, *repeats: tuple[int, str, int]) -> Any:
         ledger=hand_made.ledger((0, 0, 100, "transfer"), (0, 100, 900, "loss_recovery")),
     )
     packets = tables.packets
+    packets.from_client[:10] = 1
     for number, mechanism, seq in repeats:
         packets.label[number - 1] = LABELS.index("retransmission")
         packets.mechanism[number - 1] = MECHANISMS.index(mechanism)

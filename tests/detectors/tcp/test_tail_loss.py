@@ -31,6 +31,7 @@ def probed(hand_made: ModuleType, *repeats: tuple[int, str]) -> Any:
         ),
     )
     packets = tables.packets
+    packets.from_client[:10] = 1
     for number, mechanism in repeats:
         packets.label[number - 1] = LABELS.index("retransmission")
         packets.mechanism[number - 1] = MECHANISMS.index(mechanism)

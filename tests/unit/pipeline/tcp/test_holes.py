@@ -114,3 +114,23 @@ def test_they_are_ordered_by_connection_and_time(new_wire):
     assert holes.connection_no.tolist() == [0, 0, 1, 1]
     assert holes.from_client.tolist() == [True, False, True, False]
     assert holes.opened_ns.tolist() == [102 * MS, 103 * MS] * 2
+
+
+def test_bytes_from_before_the_capture_are_no_gap(new_wire):
+    """The capture begins while a lost segment has not been repeated yet."""
+    wire = new_wire()
+    wire.client(99, "A", 1001, 5001)
+    wire.server(100, "A", 5061, 1001, b"g" * 10, ttl=57)
+    wire.client(100.1, "A", 1001, 5001, sack=[(5011, 5071)], options=16)
+    wire.server(120, "A", 5001, 1001, b"a" * 10, ttl=57)
+    wire.client(120.1, "A", 1001, 5071)
+    assert rows(wire) == []
+
+
+def test_a_gap_further_on_is_one(new_wire):
+    wire = new_wire()
+    wire.client(99, "A", 1001, 5001)
+    wire.server(100, "A", 5001, 1001, b"a" * 10, ttl=57)
+    wire.server(101, "A", 5021, 1001, b"c" * 10, ttl=57)
+    wire.client(101.1, "A", 1001, 5031)
+    assert [row[0] for row in rows(wire)] == ["capture"]

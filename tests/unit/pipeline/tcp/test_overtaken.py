@@ -74,3 +74,11 @@ def test_near_miss_at_the_receiver_the_segments_themselves_tell(new_wire):
     wire.server(104, "A", 5011, 1001, b"x" * 10, ttl=57)
     wire.client(104.01, "A", 1001, 5031)
     assert rows(wire) == [("reordering", 10, 10, 101, 104)]
+
+
+def test_near_miss_the_bytes_were_never_seen_to_be_sent(new_wire):
+    """The sender's direction is not in the capture: so its repeat is not, either."""
+    wire = new_wire()
+    report(wire, 121, 5011, (5021, 5031))
+    wire.client(426, "A", 1001, 5041, ttl=57)
+    assert rows(wire) == []
