@@ -142,6 +142,7 @@ def _setup(
     if established is None:
         established = connection.syn_ack_ns
     established = request if established is None else min(established, request)
+    established = max(established, connect)  # the clock may have gone back
     ready = established
     tls = connection.tls
     if tls is not None and tls.end_ns is not None:

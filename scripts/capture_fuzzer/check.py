@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import signal
 import traceback
@@ -95,6 +96,11 @@ def rules(analysis: Analysis) -> None:
         rule(exchange.start_ns <= exchange.request_start_ns, "a start behind the request")
         end = exchange.end_ns
         rule(end is None or end >= exchange.request_start_ns, "an end before the request")
+        rule((exchange.ttfb_ns or 0) >= 0, "a negative ttfb")
+        rule((exchange.ttft_ns or 0) >= 0, "a negative ttft")
+        phases = exchange.phases
+        for field in dataclasses.fields(phases):
+            rule((getattr(phases, field.name) or 0) >= 0, f"a negative {field.name}")
     ledger = tables.ledger
     lengths = ledger.to_ns - ledger.from_ns
     rule((lengths >= 0).all(), "the ledger goes back")

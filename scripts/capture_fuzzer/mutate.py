@@ -77,7 +77,7 @@ def mutated(rng: random.Random, seeds: Sequence[Seed], level: str) -> tuple[byte
         data = of_bytes(rng, data, seeds)
     if rng.random() < 0.05:
         pack: Callable[[bytes], bytes] = rng.choice(
-            (lambda x: gzip.compress(x, 1), zstandard.compress, lz4.frame.compress)
+            (lambda x: gzip.compress(x, 1, mtime=0), zstandard.compress, lz4.frame.compress)
         )
         data = pack(data)
         if rng.random() < 0.7:

@@ -116,7 +116,8 @@ def add_streams(rows: Sequence[Exchange], flights: Flights) -> None:
             inferred=True,
             confidence=confidence[index],
         )
-        exchange.ttft_ns = usable - exchange.request_start_ns
+        if usable >= exchange.request_start_ns:  # else the clock went back
+            exchange.ttft_ns = usable - exchange.request_start_ns
 
 
 @dataclasses.dataclass(slots=True)

@@ -123,7 +123,8 @@ def opaque_exchanges(
         & (request_bytes < _UPLOAD_BYTES * requests)
     )
     ttfb = np.where(
-        asked & answered & (units.usable_ns[response_first] != NO_TIME),
+        # NO_TIME is below all; so is an answer from before its request, as the clock has it.
+        asked & answered & (units.usable_ns[response_first] >= request_start),
         units.usable_ns[response_first] - request_start,
         NO_TIME,
     )

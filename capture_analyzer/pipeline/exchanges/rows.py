@@ -68,19 +68,26 @@ def _add_response(exchange: Exchange, response: Message, asked: bool) -> None:
     if response.stream and asked:
         for event in response.stream.events:
             if event.kind == "content":
-                exchange.ttft_ns = event.usable_ns - exchange.request_start_ns
+                exchange.ttft_ns = _since(exchange.request_start_ns, event.usable_ns)
                 break
     if response.start_certain:
         exchange.response_start_ns = response.start_ns
         if asked:
-            exchange.ttfb_ns = response.start_ns - exchange.request_start_ns
+            exchange.ttfb_ns = _since(exchange.request_start_ns, response.start_ns)
+
+
+def _since(start_ns: int, then_ns: int) -> int | None:
+    """The time from one to the other; None if the clock went back between them."""
+    return then_ns - start_ns if then_ns >= start_ns else None
 
 
 def _end(request: Message | None, response: Message | None) -> int | None:
     """Later of last request byte and last response byte usable; None if there is none."""
     if response is None or response.end_ns is None:
         return None
-    return response.end_ns if request is None else max(response.end_ns, request.last_ns)
+    if request is None:
+        return response.end_ns
+    return max(response.end_ns, request.last_ns, request.seen_ns)  # the clock may have gone back
 
 
 def _kind(response: Message | None) -> Literal["http", "sse", "websocket"]:
