@@ -14,11 +14,10 @@ from capture_analyzer.model.connections import Connection
 def about(tables: Tables, connections: Sequence[Connection]) -> dict[str, Any]:
     """The columns of a finding that name its connections, their exchanges and their time."""
     numbers = sorted({connection.connection_no for connection in connections})
-    wanted = set(numbers)
     return {
         "connection_no": numbers[0] if len(numbers) == 1 else None,
         "connection_nos": numbers,
-        "exchange_nos": [x.exchange_no for x in tables.exchanges if x.connection_no in wanted],
+        "exchange_nos": tables.exchange_nos_of(numbers),
         "from_ns": min(connection.start_ns for connection in connections),
         "to_ns": max(connection.end_ns for connection in connections),
         "count": len(numbers),

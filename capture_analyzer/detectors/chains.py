@@ -29,12 +29,9 @@ def when(connection: Connection) -> int:
 
 def certificate_packets(tables: Tables, connections: Sequence[Connection]) -> list[int]:
     """The packets that completed the Certificate messages of some connections."""
-    wanted = {connection.connection_no for connection in connections}
     found = [
         message.last_packet_no
-        for message in tables.handshake_messages
-        if message.type == "certificate"
-        and not message.from_client
-        and message.connection_no in wanted
+        for message in tables.handshakes_of(connection.connection_no for connection in connections)
+        if message.type == "certificate" and not message.from_client
     ]
     return found or [connection.first_packet_no for connection in connections]

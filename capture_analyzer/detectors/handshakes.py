@@ -47,16 +47,14 @@ def handshakes_of(
 
     Args:
         tables: the facts.
-        numbers: of the connections. Ask for many at once: all messages are looked through.
+        numbers: of the connections.
         hellos_only: leave out what the records say: the flight's end and size, the answer.
     """
     found = {number: Handshake(tables.connections[number]) for number in sorted(set(numbers))}
     if not found:
         return []
-    for message in tables.handshake_messages:
-        shake = found.get(message.connection_no)
-        if shake is None:
-            continue
+    for message in tables.handshakes_of(found):
+        shake = found[message.connection_no]
         kind, complete, packet = message.type, message.complete_ns, message.last_packet_no
         if kind == "client_hello" and shake.server_hello_ns is None:
             shake.hello_ns, shake.packets["hello"] = message.seen_ns, message.first_packet_no
@@ -79,11 +77,10 @@ def handshakes_of(
 
 def _last_hellos(tables: Tables, found: dict[int, Handshake]) -> None:
     """Behind a HelloRetryRequest it is the second ClientHello that the ServerHello answers."""
-    for message in tables.handshake_messages:
-        shake = found.get(message.connection_no)
+    for message in tables.handshakes_of(found):
+        shake = found[message.connection_no]
         if (
-            shake is not None
-            and message.type == "client_hello"
+            message.type == "client_hello"
             and shake.server_hello_ns is not None
             and message.seen_ns <= shake.server_hello_ns
         ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from capture_analyzer.model.anomalies import Anomaly
@@ -69,6 +70,32 @@ class Tables:
     rtt_samples: RttSamples = dataclasses.field(default_factory=RttSamples)
     certificates: list[Certificate] = dataclasses.field(default_factory=list)
     ocsp_fetches: list[OcspFetch] = dataclasses.field(default_factory=list)
+    # Made when they are first asked for.
+    _exchange_nos: dict[int, list[int]] | None = dataclasses.field(
+        default=None, init=False, repr=False, compare=False
+    )
+    _handshakes: dict[int, list[HandshakeMessage]] | None = dataclasses.field(
+        default=None, init=False, repr=False, compare=False
+    )
+
+    def exchange_nos_of(self, connection_nos: Iterable[int]) -> list[int]:
+        """The exchanges of some connections, in order. To be asked of complete tables."""
+        if self._exchange_nos is None:
+            self._exchange_nos = {}
+            for exchange in self.exchanges:
+                mine = self._exchange_nos.setdefault(exchange.connection_no, [])
+                mine.append(exchange.exchange_no)
+        known = self._exchange_nos
+        return sorted(no for number in set(connection_nos) for no in known.get(number, ()))
+
+    def handshakes_of(self, connection_nos: Iterable[int]) -> list[HandshakeMessage]:
+        """The handshake messages of some connections, in order. To be asked of complete tables."""
+        if self._handshakes is None:
+            self._handshakes = {}
+            for message in self.handshake_messages:
+                self._handshakes.setdefault(message.connection_no, []).append(message)
+        known = self._handshakes
+        return [row for number in sorted(set(connection_nos)) for row in known.get(number, ())]
 
 
 @dataclasses.dataclass(slots=True)

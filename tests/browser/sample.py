@@ -467,7 +467,7 @@ def _tables(**known: Any) -> Tables:
     others = {
         field.name: [] if get_origin(hints[field.name]) is list else hints[field.name]()
         for field in dataclasses.fields(Tables)
-        if field.name not in known
+        if field.name not in known and field.init
     }
     return Tables(**known, **others)
 

@@ -87,7 +87,6 @@ def _finding(
     first_record: dict[int, int],
 ) -> Finding:
     numbers = [connection.connection_no for connection in connections]
-    wanted = set(numbers)
     names = list(dict.fromkeys(label(connection) for connection in connections))
     count = len(connections)
     how = "decrypted only in part" if partial else "not decrypted"
@@ -112,7 +111,7 @@ def _finding(
         ),
         connection_no=numbers[0] if count == 1 else None,
         connection_nos=numbers,
-        exchange_nos=[x.exchange_no for x in tables.exchanges if x.connection_no in wanted],
+        exchange_nos=tables.exchange_nos_of(numbers),
         from_ns=min(connection.start_ns for connection in connections),
         to_ns=max(connection.end_ns for connection in connections),
         count=count,

@@ -68,7 +68,6 @@ def detect(tables: Tables, options: object) -> Iterable[Finding]:
     count = len(rows)
     evidence = (rows[:MAX_PACKET_NOS] + 1).tolist()
     times = packets.time_ns[rows]
-    wanted = set(numbers.tolist())
     yield Finding(
         detector="capture/truncated-packets",
         severity="warning" if unread else "info",
@@ -81,7 +80,7 @@ def detect(tables: Tables, options: object) -> Iterable[Finding]:
         action="Capture whole packets (tcpdump -s 0)",
         connection_no=int(numbers[0]) if len(numbers) == 1 else None,
         connection_nos=numbers.tolist(),
-        exchange_nos=[x.exchange_no for x in tables.exchanges if x.connection_no in wanted],
+        exchange_nos=tables.exchange_nos_of(numbers.tolist()),
         from_ns=int(times.min()),
         to_ns=int(times.max()),
         count=count,

@@ -90,8 +90,13 @@ def detect(tables: Tables, options: object) -> Iterable[Finding]:
         if failure is not None:
             key = (server_of(connection), failure.side, failure.alert, failure.how)
             groups.setdefault(key, []).append(failure)
+    succeeded = {
+        (connection.client_ip, server_of(connection))
+        for connection in tables.connections
+        if connection.tls is not None and connection.tls.end_ns is not None
+    }
     for group in groups.values():
-        yield _finding(tables, group)
+        yield _finding(tables, group, succeeded)
 
 
 def _failure(tables: Tables, connection: Connection) -> _Failure | None:
@@ -118,24 +123,17 @@ def _failure(tables: Tables, connection: Connection) -> _Failure | None:
     return _Failure(connection, "", None, "close")
 
 
-def _finding(tables: Tables, group: list[_Failure]) -> Finding:
+def _finding(tables: Tables, group: list[_Failure], succeeded: set[tuple[str, Server]]) -> Finding:
     first = group[0]
     connections = [failure.connection for failure in group]
     one = first.connection
-    clients = {connection.client_ip for connection in connections}
-    succeeded = any(
-        other.tls is not None
-        and other.tls.end_ns is not None
-        and other.client_ip in clients
-        and server_of(other) == server_of(one)
-        for other in tables.connections
-    )
+    others = any((c.client_ip, server_of(one)) in succeeded for c in connections)
     evidence = _evidence(tables, connections)
     many = len(group)
     subject = "A TLS handshake" if many == 1 else upper_first(number_of(many, "TLS handshake"))
     return Finding(
         detector="tls/handshake-failure",
-        severity="warning" if succeeded else "critical",
+        severity="warning" if others else "critical",
         confidence=1.0 if first.how == "alert" else 0.8,
         summary=f"{subject} with {label(one)} failed: {_reason(first)}.",
         advice=_advice(first, label(one)),
@@ -180,12 +178,11 @@ def _advice(failure: _Failure, server: str) -> str:
 
 def _evidence(tables: Tables, connections: list[Connection]) -> list[int]:
     """The records with alerts, else the last packets."""
-    wanted = {connection.connection_no for connection in connections}
     records = tables.tls_records
-    alerts = np.flatnonzero(records.role == ROLE_CODE["alert"])
-    found = {
-        int(records.connection_no[index]): int(records.first_packet_no[index])
-        for index in alerts.tolist()
-        if int(records.connection_no[index]) in wanted
-    }
-    return [found.get(c.connection_no, c.last_packet_no) for c in connections]
+    packet_nos = []
+    for connection in connections:
+        part = rows_equal(records.connection_no, connection.connection_no)
+        alerts = np.flatnonzero(records.role[part] == ROLE_CODE["alert"])
+        last = int(records.first_packet_no[part][alerts[-1]]) if len(alerts) else None
+        packet_nos.append(connection.last_packet_no if last is None else last)
+    return packet_nos

@@ -126,10 +126,9 @@ def _finding(tables: Tables, group: list[_Full], total: int) -> Finding:
 
 
 def _hellos(tables: Tables, connections: list[Connection]) -> list[int]:
-    wanted = {connection.connection_no for connection in connections}
     found = {
         message.connection_no: message.first_packet_no
-        for message in tables.handshake_messages
-        if message.type == "server_hello" and message.connection_no in wanted
+        for message in tables.handshakes_of(c.connection_no for c in connections)
+        if message.type == "server_hello"
     }
     return [found.get(c.connection_no, c.first_packet_no) for c in connections]

@@ -56,14 +56,13 @@ def detect(tables: Tables, options: object) -> Iterable[Finding]:
 
 
 def _finding(tables: Tables, group: list[Connection]) -> Finding:
-    wanted = {connection.connection_no for connection in group}
     versions = {connection.tls.version for connection in group if connection.tls}
     oldest = next(version for version in OLD if version in versions)
     one = group[0]
     hellos = {
         message.connection_no: message.first_packet_no
-        for message in tables.handshake_messages
-        if message.type == "server_hello" and message.connection_no in wanted
+        for message in tables.handshakes_of(connection.connection_no for connection in group)
+        if message.type == "server_hello"
     }
     evidence = [hellos.get(c.connection_no, c.first_packet_no) for c in group]
     subject = upper_first(number_of(len(group), "connection"))

@@ -175,7 +175,6 @@ def _finding(
     alone = 2 * packets >= tiny
     severity: Severity = "warning" if alone else "info"
     connections = sorted(row.connection.connection_no for row in group)
-    wanted = set(connections)
     who = f"The client of {label(one)}" if from_client else label(one)
     in_packets = f", in {packets:,} packets" if alone else ""
     evidence = [number for row in by_count for number in row.first]
@@ -195,7 +194,7 @@ def _finding(
         action=f"Buffer writes into TLS at {'the client of ' if from_client else ''}{label(one)}",
         connection_no=connections[0] if len(connections) == 1 else None,
         connection_nos=connections,
-        exchange_nos=[x.exchange_no for x in tables.exchanges if x.connection_no in wanted],
+        exchange_nos=tables.exchange_nos_of(connections),
         from_ns=min(row.from_ns for row in group),
         to_ns=max(row.to_ns for row in group),
         count=tiny,
