@@ -106,6 +106,7 @@ def opaque_exchanges(
     response_packets = latest(units.last_packet_no, turn, stop)
     request_start = units.seen_ns[first]
     request_end = np.where(asked, _time(packet_time_ns, request_packets), request_start)
+    request_end = np.maximum(request_end, request_start)  # the clock may have gone back
     response_end = latest(units.usable_ns, turn, stop)
     # A record that was never complete: the capture, or the connection, ends inside it.
     cut = np.concatenate(([0], np.cumsum(units.usable_ns == NO_TIME)))
@@ -114,7 +115,7 @@ def opaque_exchanges(
     last = np.maximum(last, request_end)
     end = np.where(whole, np.maximum(request_end, response_end), NO_TIME)
     given_up = flights.given_up_ns != NO_TIME
-    end = np.where(given_up, flights.given_up_ns, end)
+    end = np.where(given_up, np.maximum(flights.given_up_ns, request_start), end)
     requests = turn - first
     request_bytes = sizes[turn] - sizes[first]
     multiplexed = (
