@@ -14,6 +14,7 @@ off, and nothing it does is called Nagle's.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Final
 
 import numpy as np
@@ -59,7 +60,7 @@ def find_held(
     first, second, mine = _pairs(segments, path, fresh)
     if not len(first):
         return Limits()
-    stream, time = segments.stream, segments.time
+    time = segments.time
     if len(again):
         # A repeat between the two, or of one of them, makes times meaningless.
         repeats = np.searchsorted(again, second, "right") - np.searchsorted(again, first, "left")
@@ -67,61 +68,132 @@ def find_held(
         first, second, mine = first[clean], second[clean], mine[clean]
     # The peer sent no data in between: else the second may be the answer to that.
     silent = _without_data(segments, first, second, mine)
-    # Only in streams where a segment was a round trip behind the one before can one have waited.
+    # A segment that waited is a round trip behind the one before.
     streams = len(segments.counts)
-    apart = silent & (time[second] - time[first] >= path.whole[mine] * 9 // 10)
-    held_up = np.bincount(mine[apart], minlength=streams) > 0
-    use = held_up[mine]
-    first, second, mine, silent = first[use], second[use], mine[use], silent[use]
-    if not len(first):
+    pairs = np.bincount(mine[silent], minlength=streams)
+    waited = silent & (time[second] - time[first] >= path.whole[mine] * 9 // 10)
+    held = _let_go(segments, path, first[waited], second[waited], mine[waited])
+    late = (held.delay >= _LATE_NS) & (held.delay <= _LATEST_NS)
+    # At once: only as a rule of the stream, and more exactly.
+    near = path.near[held.stream]
+    exact = np.abs(held.since) <= _PROMPT_NS // 2 + near // 32
+    exact &= path.whole[held.stream] >= _LEAST_TRIP_NS
+    late_count = np.bincount(held.stream[late], minlength=streams)
+    alike = np.bincount(held.stream[exact], minlength=streams)
+    rule = (alike >= _LEAST_ALIKE) & (alike >= _MOSTLY * pairs)
+    often = rule | (late_count >= 2)
+    chosen = late | (exact & often[held.stream])
+    if not chosen.any():
         return Limits()
+    off = _switched_off(segments, path, first, second, mine, held.stream[chosen])
+    chosen &= ~off[held.stream]
+    held, late = held.of(chosen), late[chosen]
+    kind = np.where(late, LIMIT_CODE["nagle_delayed_ack"], LIMIT_CODE["nagle"]).astype(np.uint8)
+    return table(
+        segments,
+        path,
+        kind,
+        held.first,
+        held.answer,
+        held.second,
+        time[held.first],
+        time[held.second],
+        segments.length[held.first],
+        np.where(often[held.stream], OFTEN, ONCE),
+    )
 
-    # The first packet of the peer that acknowledges the first segment.
+
+@dataclasses.dataclass(slots=True)
+class _Held:
+    """Segments that left the moment that a bare acknowledgement reached their sender.
+
+    Attributes:
+        first: the segment before each.
+        second: the segment.
+        answer: the acknowledgement of the first.
+        stream: their stream.
+        since: how long behind the acknowledgement's arrival at the sender it left.
+        delay: how much later than the path needs the acknowledgement came.
+    """
+
+    first: NDArray[np.intp]
+    second: NDArray[np.intp]
+    answer: NDArray[np.intp]
+    stream: Ints
+    since: Ints
+    delay: Ints
+
+    def of(self, chosen: Bools) -> _Held:
+        """Some of them."""
+        columns = (getattr(self, field.name)[chosen] for field in dataclasses.fields(self))
+        return _Held(*columns)
+
+
+def _let_go(
+    segments: Segments,
+    path: Path,
+    first: NDArray[np.intp],
+    second: NDArray[np.intp],
+    mine: Ints,
+) -> _Held:
+    """Pairs of segments of which a bare acknowledgement of the first let the second go."""
+    answer, there = _answers(segments, first, mine)
+    time = segments.time
+    near = path.near[mine]
+    since = time[second] - time[answer] - near
+    bare = (segments.length[answer] == 0) & (
+        (segments.flags[answer] & (SYN | FIN | RST | ACK)) == ACK
+    )
+    # The last segment before a FIN is not held.
+    closing = (segments.flags[second] & FIN) != 0
+    held = there & bare & ~closing & (since <= _PROMPT_NS + near // 16)
+    held &= since >= -_EARLY_NS - near // 16
+    delay = time[answer] - time[first] - path.far[mine]
+    return _Held(first, second, answer, mine, since, delay).of(held)
+
+
+def _answers(
+    segments: Segments, first: NDArray[np.intp], mine: Ints
+) -> tuple[NDArray[np.intp], Bools]:
+    """The first packet of the peer that acknowledges each segment, and whether there is one."""
     other = mine ^ 1
     answer = np.searchsorted(segments.ack_top, segments.end[first] + other * SPAN)
     there = answer < len(segments)
     answer = np.minimum(answer, len(segments) - 1)
-    there &= stream[answer] == other
+    there &= segments.stream[answer] == other
+    return answer, there
+
+
+def _switched_off(
+    segments: Segments,
+    path: Path,
+    first: NDArray[np.intp],
+    second: NDArray[np.intp],
+    mine: Ints,
+    concerned: Ints,
+) -> Bools:
+    """Streams that sent a small segment while a small one was in flight: the algorithm is off.
+
+    Args:
+        segments: a batch.
+        path: what is known of its streams.
+        first: small segments.
+        second: the ones behind them, small too.
+        mine: their streams.
+        concerned: the streams that it matters for.
+    """
+    wanted = np.zeros(len(segments.counts), np.bool_)
+    wanted[concerned] = True
+    use = wanted[mine]
+    first, second, mine = first[use], second[use], mine[use]
+    answer, there = _answers(segments, first, mine)
     near = path.near[mine]
-    since = np.where(there, time[second] - time[answer] - near, np.iinfo(np.int64).min)
-    # Sent while the first one was in flight: the algorithm is off. (The last segment before a
-    # FIN is not held.)
+    since = segments.time[second] - segments.time[answer] - near
     closing = (segments.flags[second] & FIN) != 0
-    off = ~closing & there & (since < -_EARLY_NS - near // 16)
+    off = there & ~closing & (since < -_EARLY_NS - near // 16)
     switched_off = np.zeros(len(segments.counts), np.bool_)
     switched_off[mine[off]] = True
-
-    bare = (segments.length[answer] == 0) & (
-        (segments.flags[answer] & (SYN | FIN | RST | ACK)) == ACK
-    )
-    prompt = there & (since <= _PROMPT_NS + near // 16) & ~off
-    held = prompt & bare & silent & ~switched_off[mine] & ~closing
-    delay = time[answer] - time[first] - path.far[mine]
-    late = held & (delay >= _LATE_NS) & (delay <= _LATEST_NS)
-    late_count = np.bincount(mine[late], minlength=streams)
-    # At once: only as a rule of the stream, and more exactly.
-    exact = held & (np.abs(since) <= _PROMPT_NS // 2 + near // 32)
-    exact &= path.whole[mine] >= _LEAST_TRIP_NS
-    pairs = np.bincount(mine[silent & ~closing], minlength=streams)
-    alike = np.bincount(mine[exact], minlength=streams)
-    rule = (alike >= _LEAST_ALIKE) & (alike >= _MOSTLY * pairs)
-    at_once = exact & ~late & (rule[mine] | (late_count[mine] >= 2))
-    chosen = late | at_once
-    kind = np.where(late, LIMIT_CODE["nagle_delayed_ack"], LIMIT_CODE["nagle"]).astype(np.uint8)
-    often = rule[mine] | (late_count[mine] >= 2)
-    confidence = np.where(often, OFTEN, ONCE)
-    return table(
-        segments,
-        path,
-        kind[chosen],
-        first[chosen],
-        answer[chosen],
-        second[chosen],
-        time[first[chosen]],
-        time[second[chosen]],
-        segments.length[first[chosen]],
-        confidence[chosen],
-    )
+    return switched_off
 
 
 def _pairs(
