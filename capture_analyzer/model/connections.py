@@ -53,9 +53,7 @@ class Connection:
 
     connection_no: int = column("0-based in order of first packet.")
     transport: Literal["tcp", "quic"] = column("Which transport.")
-    tcp_stream: int | None = column(
-        "Wireshark's tcp.stream number; None inside tunnels."
-    )
+    tcp_stream: int | None = column("Wireshark's tcp.stream number; None inside tunnels.")
     client_ip: str = column("Address of the side that opened it (inferred without a SYN).")
     client_port: int = column("Its port.")
     server_ip: str = column("Address of the other side.")
@@ -120,7 +118,8 @@ class Connection:
         default="none",
     )
     server_name: str | None = column(
-        "SNI, else the Host of a request, else the name that DNS, or the capture file, gave.", default=None
+        "SNI, else the Host of a request, else the name that DNS, or the capture file, gave.",
+        default=None,
     )
     alpn: str | None = column(
         "Agreed application protocol. What TLS 1.3 hides without keys is inferred where it can "
