@@ -1,4 +1,4 @@
-"""TCP facts: roles, handshakes, round trips, vantage, labels, holes.
+"""TCP facts: roles, handshakes, round trips, vantage, labels, holes, limits.
 
 ==============  ===================================================================
 roles           client and server of each connection
@@ -9,7 +9,11 @@ round_trips     samples on data
 vantage         where the capture was made
 labels          what each packet is
 resends         sent again or overtaken; how and whether needlessly
+overtaken       reordering beyond the capture point, by the receiver's reports
 holes           what the receiver had to wait for
+limits          what held senders back: windows and the congestion window
+nagle           segments held by Nagle's algorithm
+queues          round trips that grew while data flowed
 rows            the connections table
 ==============  ===================================================================
 """
