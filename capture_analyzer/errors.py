@@ -28,7 +28,8 @@ class CaptureReadError(CaptureAnalyzerError):
         self.offset = offset
         self.reason = reason
         where = "" if offset is None else f" (at byte {offset})"
-        super().__init__(f"{self.path}: {reason}{where}")
+        name = "standard input" if self.path == "-" else self.path
+        super().__init__(f"{name}: {reason}{where}")
 
 
 class UnsupportedFormatError(CaptureReadError):

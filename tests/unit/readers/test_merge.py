@@ -278,6 +278,10 @@ def test_standard_input(tmp_path, monkeypatch):
             assert (capture.files[0].name, capture.files[0].format) == ("stdin", name)
     with pytest.raises(OptionError, match="only once"):
         open_captures(["-", "-"])
+    with Path("/dev/null").open("rb") as stream:
+        monkeypatch.setattr(source.sys, "stdin", type("", (), {"buffer": stream}))
+        with pytest.raises(UnsupportedFormatError, match=r"^standard input: there is nothing"):
+            open_captures(["-"])
 
 
 def test_pipes(tmp_path):
