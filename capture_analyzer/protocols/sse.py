@@ -34,6 +34,72 @@ class ServerSentEvent(NamedTuple):
     cut: bool
 
 
+def read_events(run: bytes, *, at_start: bool, begins: bool = True) -> list[ServerSentEvent]:
+    """The events of a stretch of content that lacks nothing, all at once.
+
+    They are those that `SseParser` finds; this takes a fraction of the time.
+
+    Args:
+        run: the stretch. An event that does not end in it is none of them.
+        at_start: it is the beginning of the content.
+        begins: it begins with an event; else in the middle of one, which is skipped.
+    """
+    if b"\r" in run:
+        parser = SseParser()
+        if not at_start:
+            parser.lose(begins=begins)
+        return parser.feed(run)
+    events: list[ServerSentEvent] = []
+    at = 0
+    if not begins:
+        # Up to the first empty line.
+        at = 1 if run[:1] == b"\n" else run.find(b"\n\n") + 2
+        if at == 1 and run[:1] != b"\n":
+            return events
+    bom = len(_BOM) if at_start and run.startswith(_BOM) else 0
+    at += bom
+    while True:
+        stop = run.find(b"\n\n", at)
+        if stop < 0:
+            return events
+        block = run[at:stop]
+        end = stop + 2
+        if block[:1] == b"\n":  # one more empty line in front of it
+            block, at, bom = block[1:], at + 1, 0
+        if bom:
+            at, bom = at - bom, 0  # the first line has the mark in it
+        if block[:5] == b"data:" and b"\n" not in block:
+            data = block[6:] if block[5:6] == b" " else block[5:]
+            kind, cut = "message", False
+            if len(data) > MAX_EVENT_OCTETS:
+                data, cut = data[:MAX_EVENT_OCTETS], True
+        else:
+            kind, data, cut = _fields(block)
+        if data:
+            events.append(ServerSentEvent(kind, data, at, end, cut))
+        at = end
+
+
+def _fields(block: bytes) -> tuple[str, bytes, bool]:
+    """(type, data, whether that was cut) of the lines of an event."""
+    kind = ""
+    parts: list[bytes] = []
+    size = 0
+    cut = False
+    for line in block.split(b"\n"):
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            room = MAX_EVENT_OCTETS - size
+            if len(value) > room:
+                value, cut = value[: max(room, 0)], True
+            parts.append(value)
+            size += len(value) + 1
+        elif name == b"event":
+            kind = value.decode("utf-8", "replace")
+    return kind or "message", b"\n".join(parts), cut
+
+
 class SseParser:
     """Feeds on content in order, in pieces of any size; yields events as they complete.
 

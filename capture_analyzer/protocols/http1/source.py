@@ -28,7 +28,8 @@ class Source:
         self._seen_ns: list[int] = stream.seen_ns.tolist()
         self._in_order_ns: list[int] = stream.in_order_ns.tolist()
         self._usable_ns: list[int] = stream.usable_ns.tolist()
-        self._origins = None if stream.origins is None else stream.origins.tolist()
+        origins = stream.origins
+        self._origins: list[int] | None = None if origins is None else origins.tolist()
         self._gaps: list[tuple[int, int]] | None = None
 
     def chunk(self, offset: int) -> int:
@@ -60,6 +61,11 @@ class Source:
             index += 1
         return b"".join(parts)
 
+    def part(self, chunk: int, start: int, stop: int) -> memoryview:
+        """The bytes from `start` up to `stop`, all of one chunk, without copying."""
+        shift = self._shifts[chunk]
+        return self._views[self._buffer_nos[chunk]][start + shift : stop + shift]
+
     def rest_of_chunk(self, offset: int) -> int:
         """Offset behind the chunk that holds a captured byte."""
         return self.ends[bisect_right(self.starts, offset) - 1]
@@ -89,8 +95,22 @@ class Source:
         """Where a byte lies in the transport's stream, in front of any decryption."""
         if self._origins is None or not self.starts:
             return offset
-        chunk = max(bisect_right(self.starts, offset) - 1, 0)
-        return int(self._origins[chunk]) + offset - self.starts[chunk]
+        return self.transport_of(max(bisect_right(self.starts, offset) - 1, 0), offset)
+
+    def transport_of(self, chunk: int, offset: int) -> int:
+        """Likewise, of a byte of which the chunk is known."""
+        if self._origins is None:
+            return offset
+        return self._origins[chunk] + offset - self.starts[chunk]
+
+    def times(self, chunk: int) -> tuple[int, int, int, int]:
+        """When a chunk was seen, in order and usable, and the packet that brought it."""
+        return (
+            self._seen_ns[chunk],
+            self._in_order_ns[chunk],
+            self._usable_ns[chunk],
+            self._packet_nos[chunk],
+        )
 
     def packet_no(self, chunk: int) -> int:
         """The packet that brought a chunk."""

@@ -4,13 +4,19 @@ An adapter looks at one event at a time and says its kind, how much generated te
 holds and what token counts it reports. It keeps no text.
 """
 
-from capture_analyzer.protocols.llm.adapters import MAX_JSON_OCTETS, classify, request_facts
+from capture_analyzer.protocols.llm.adapters import (
+    MAX_JSON_OCTETS,
+    Repeats,
+    classify,
+    request_facts,
+)
 from capture_analyzer.protocols.llm.facts import EventFacts, EventKind, RequestFacts
 
 __all__ = [
     "MAX_JSON_OCTETS",
     "EventFacts",
     "EventKind",
+    "Repeats",
     "RequestFacts",
     "classify",
     "request_facts",

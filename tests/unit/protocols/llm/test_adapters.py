@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from capture_analyzer.protocols.llm import EventFacts, RequestFacts, classify, request_facts
+from capture_analyzer.protocols.llm import (
+    EventFacts,
+    Repeats,
+    RequestFacts,
+    classify,
+    request_facts,
+)
 
 
 def facts(data: object, event_type: str = "message") -> EventFacts:
@@ -124,3 +133,63 @@ def test_request_facts() -> None:
     assert request_facts(b'{"max_tokens": 5}') is None
     assert request_facts(b"model=1") is None
     assert request_facts(b'{"model": tru') is None
+
+
+TEMPLATES = [
+    lambda text: json.dumps(chunk({"content": text}, id="x")),
+    lambda text: json.dumps(chunk({"content": text, "role": "assistant"}), ensure_ascii=False),
+    lambda text: json.dumps({"choices": [{"text": text, "finish_reason": text}]}),
+    lambda text: json.dumps({"choices": [{"delta": {"content": text}}, {"delta": {"text": "b"}}]}),
+    lambda text: json.dumps({"type": "content_block_delta", "delta": {"text": text}}),
+    lambda text: json.dumps({"type": "response.output_text.delta", "delta": text}),
+    lambda text: json.dumps({"type": text, "text": text, "content": text}),
+    lambda text: json.dumps({"text": text, "error": None, "done": text}),
+    lambda text: f'{{"choices": [{{"text": "{text}"}}]}}',  # not always JSON
+    lambda text: f'plain "{text}" text',
+    lambda text: text,
+]
+EVENT_TYPES = st.sampled_from(["message", "ping", "content_block_delta"])
+TEXTS = st.one_of(
+    st.text(max_size=5),
+    st.sampled_from(["ping", "end", "done", "[DONE]", "stop", "a", 'x", "y": "', "\\", "{}", ""]),
+)
+
+
+@given(st.sampled_from(TEMPLATES), st.lists(TEXTS, min_size=2, max_size=6), EVENT_TYPES)
+def test_events_that_repeat_are_read_as_all_others(
+    template: Callable[[str], str], texts: list[str], event_type: str
+) -> None:
+    repeats = Repeats()
+    last = EventFacts("other")
+    for text in texts:
+        data = template(text).encode("utf-8", "surrogatepass")
+        expected = classify(event_type, data)
+        chars = repeats.characters(event_type, data)
+        if chars:
+            learnt = last._replace(generated_chars=chars)
+            assert learnt == expected
+            continue
+        repeats.learn(event_type, data, expected)
+        if repeats.characters(event_type, data):
+            last = expected
+            assert repeats.characters("other", data) == 0
+
+
+def test_repeats_are_found() -> None:
+    repeats = Repeats()
+    one, other = (json.dumps(chunk({"content": text})).encode() for text in ("Hello", " wörld"))
+    repeats.learn("message", one, classify("message", one))
+    assert repeats.characters("message", one) == 5
+    assert repeats.characters("message", json.dumps(chunk({"content": "x"})).encode()) == 1
+    assert repeats.characters("message", other) == 0, "an escape"
+    raw = other.replace(b"\\u00f6", "ö".encode())
+    assert repeats.characters("message", raw) == 6
+    assert repeats.characters("message", json.dumps(chunk({"role": "x"})).encode()) == 0
+
+
+def test_answers_without_repeats_cost_little() -> None:
+    repeats = Repeats()
+    for number in range(100):
+        data = json.dumps(chunk({"content": "Hello"}, id=str(number))).encode()
+        repeats.learn("message", data, classify("message", data))
+    assert repeats._tries <= 0

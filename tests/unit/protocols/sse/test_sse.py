@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capture_analyzer.protocols import sse
-from capture_analyzer.protocols.sse import ServerSentEvent, SseParser
+from capture_analyzer.protocols.sse import ServerSentEvent, SseParser, read_events
 
 
 def events(*pieces: bytes) -> list[tuple[str, bytes]]:
@@ -105,3 +105,21 @@ def test_the_events_do_not_depend_on_the_pieces(
     assert [(e.type, e.data, e.start) for piece in pieces for e in parser.feed(piece)] == [
         (e.type, e.data, e.start) for e in whole
     ]
+
+
+PARTS = [b"\n", b"\n\n", b"data:", b"data: ", b"event: x", b":c", b"ab", b"\xef\xbb\xbf", b"x" * 20]
+
+
+@given(
+    st.lists(st.sampled_from([*PARTS, b"\r\n", b"id: 1"]), max_size=14),
+    st.sampled_from([(True, True), (False, True), (False, False)]),
+)
+def test_all_events_at_once(parts: list[bytes], kind: tuple[bool, bool]) -> None:
+    run = b"".join(parts)
+    at_start, begins = kind
+    parser = SseParser()
+    if not at_start:
+        parser.lose(begins=begins)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sse, "MAX_EVENT_OCTETS", 30)
+        assert read_events(run, at_start=at_start, begins=begins) == parser.feed(run)
