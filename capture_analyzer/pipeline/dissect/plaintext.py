@@ -7,7 +7,9 @@ it came in and when that was seen; it is usable when its whole record was there 
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -17,18 +19,16 @@ from numpy.typing import NDArray
 from capture_analyzer.model.byte_stream import ByteStream
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.tls_records import TlsRecords
+from capture_analyzer.pipeline.dissect.place import Place
 from capture_analyzer.protocols.tls.decryption import (
     ALERT,
     APPLICATION_DATA,
     CHANGE_CIPHER_SPEC,
     HANDSHAKE,
     Decryptor,
-    Opened,
 )
-from capture_analyzer.protocols.tls.protection import Octets
-from capture_analyzer.protocols.tls.records import MAX_FRAGMENT
+from capture_analyzer.protocols.tls.records import HEADER_BYTES
 
-_HEADER_BYTES: Final = 5
 _MAX_BUFFERS: Final = 1 << 16  # that `ByteStream.buffer_nos` can tell apart
 _WORTH_A_BUFFER: Final = 2048
 """Octets of content a record has on the average, where it is cheaper to leave each in a buffer of
@@ -63,7 +63,7 @@ class Records:
 
     def end(self, index: int) -> int:
         """Stream offset behind a record."""
-        return int(self.offset[index]) + _HEADER_BYTES + int(self.length[index])
+        return int(self.offset[index]) + HEADER_BYTES + int(self.length[index])
 
 
 @dataclasses.dataclass(slots=True)
@@ -129,24 +129,41 @@ def open_records(
     kept: list[int] = []  # records of application data
     starts: list[int] = []  # offset of their content in the plaintext
     leads: list[int] = []  # octets of their fragments in front of the ciphertext
-    plaintext: list[bytes] = []
-    place = _Place(
+    plaintext: list[bytes] = []  # their content, some with the octet of its type behind it
+    place = Place(
         decryptor,
         records.end(first_protected - 1) if 0 < first_protected <= len(records) else None,
     )
-    opening = decryptor.open
-    for index, offset, length, kind, header, fragment in _fragments(
-        cipher, records, first_protected
-    ):
-        if offset != place.end:
+    fragments = _Fragments(cipher, records)
+    count = len(records)
+    index = first_protected
+    while index < count:
+        offset, length = fragments.offset[index], fragments.length[index]
+        if offset == place.end and not place.lost:
+            contents = decryptor.open_data(fragments.run(index))
+            if contents:
+                stop = index + len(contents)
+                sizes = [len(content) - 1 for content in contents]  # without their types
+                inner_types[index:stop] = APPLICATION_DATA
+                plaintext_bytes[index:stop] = sizes
+                kept += range(index, stop)
+                starts += itertools.accumulate(sizes[:-1], initial=place.at)
+                leads += [0] * len(contents)
+                plaintext += contents
+                place.at += sum(sizes)
+                place.end = records.end(stop - 1)
+                index = stop
+                continue
+        elif offset != place.end:
             place.gap(offset)
-        place.end = offset + _HEADER_BYTES + length
-        if kind == CHANGE_CIPHER_SPEC:
+        place.end = offset + HEADER_BYTES + length
+        record, index = index, index + 1
+        if fragments.content_type[record] == CHANGE_CIPHER_SPEC:
             continue  # a dummy in TLS 1.3 (RFC 8446, appendix D.4)
-        if header is None:
+        if not fragments.complete[record]:
             place.incomplete(length)
             continue
-        opened = opening(header, fragment)
+        opened = decryptor.open(*fragments.of(record))
         if opened is None:
             place.closed(length)
             continue
@@ -154,26 +171,25 @@ def open_records(
             place.found(opened)
         content = opened.plaintext
         size = len(content)
-        inner_types[index] = opened.content_type
-        plaintext_bytes[index] = size
+        inner_types[record] = opened.content_type
+        plaintext_bytes[record] = size
         if opened.content_type == APPLICATION_DATA:
             if opened.early:
-                early.append(index)
+                early.append(record)
                 if not early_accepted:
                     continue
-            if size:
-                kept.append(index)
-                starts.append(place.at)
-                leads.append(opened.lead)
-                plaintext.append(content)
-                place.at += size
+            kept.append(record)
+            starts.append(place.at)
+            leads.append(opened.lead)
+            plaintext.append(content)
+            place.at += size
         elif opened.content_type == HANDSHAKE:
             handshake_bytes += size
             if handshake_bytes <= MAX_HANDSHAKE_BYTES:
-                handshake.append(HandshakePart(index, content))
+                handshake.append(HandshakePart(record, content))
         elif opened.content_type == ALERT and size == 2:
-            alerts.append((index, content[0], content[1]))
-    place.finish(cipher, records)
+            alerts.append((record, content[0], content[1]))
+    place.finish(cipher.end, cut=count > 0 and not fragments.complete[-1])
     stream = _plain_stream(
         cipher,
         records,
@@ -197,43 +213,55 @@ def open_records(
     )
 
 
-def _fragments(
-    cipher: ByteStream, records: Records, begin: int
-) -> Iterator[tuple[int, int, int, int, Octets | None, Octets]]:
-    """(index, offset, length, type, header, fragment) of records from `begin` on.
+class _Fragments:
+    """The records of a direction as lists, and their bytes without copying where possible."""
 
-    The header is None where the capture lacks some of the record. What lies in one chunk is
-    not copied.
-    """
-    offset, length = records.offset[begin:], records.length[begin:].astype(np.int64)
-    first = np.searchsorted(cipher.starts, offset, "right") - 1
-    last = np.searchsorted(cipher.starts, offset + length + (_HEADER_BYTES - 1), "right") - 1
-    at = cipher.buffer_offsets[first] + offset - cipher.starts[first]
-    views = [memoryview(buffer) for buffer in cipher.buffers]
-    pieces: _Chunks | None = None
-    for index, start, size, kind, whole, chunk, final, position, buffer_no in zip(
-        range(begin, len(records)),
-        offset.tolist(),
-        length.tolist(),
-        records.content_type[begin:].tolist(),
-        records.complete[begin:].tolist(),
-        first.tolist(),
-        last.tolist(),
-        at.tolist(),
-        cipher.buffer_nos[first].tolist(),
-        strict=True,
-    ):
-        if not whole:
-            yield index, start, size, kind, None, b""
-            continue
-        if chunk == final:
-            view, begins = views[buffer_no], position
+    def __init__(self, cipher: ByteStream, records: Records) -> None:
+        offset, length = records.offset, records.length.astype(np.int64)
+        end = offset + length + HEADER_BYTES
+        first = np.searchsorted(cipher.starts, offset, "right") - 1
+        last = np.searchsorted(cipher.starts, end - 1, "right") - 1
+        self.offset: list[int] = offset.tolist()
+        self.length: list[int] = length.tolist()
+        self.content_type: list[int] = records.content_type.tolist()
+        self.complete: list[bool] = records.complete.tolist()
+        self._first: list[int] = first.tolist()
+        self._last: list[int] = last.tolist()
+        self._at: list[int] = (
+            cipher.buffer_offsets[first] + offset - cipher.starts[first]
+        ).tolist()
+        self._buffer_no: list[int] = cipher.buffer_nos[first].tolist()
+        self._views = [memoryview(buffer) for buffer in cipher.buffers]
+        self._cipher = cipher
+        self._pieces: _Chunks | None = None
+        # Where a whole record of application data does not follow right behind another record.
+        alone = np.ones(len(offset) + 1, np.bool_)
+        alone[:-1] = ~records.complete | (records.content_type != APPLICATION_DATA)
+        alone[1:-1] |= offset[1:] != end[:-1]
+        self._alone: list[int] = np.flatnonzero(alone).tolist()
+
+    def of(self, index: int) -> tuple[memoryview, memoryview]:
+        """Header and fragment of a record that was captured whole."""
+        first, last, at = self._first[index], self._last[index], self._at[index]
+        size = self.length[index] + HEADER_BYTES
+        if first == last:
+            view = self._views[self._buffer_no[index]]
         else:
-            if pieces is None:
-                pieces = _Chunks(cipher, views)
-            view, begins = pieces.joined(chunk, final, position, size + _HEADER_BYTES), 0
-        content = begins + _HEADER_BYTES
-        yield index, start, size, kind, view[begins:content], view[content : content + size]
+            if self._pieces is None:
+                self._pieces = _Chunks(self._cipher, self._views)
+            view, at = self._pieces.joined(first, last, at, size), 0
+        content = at + HEADER_BYTES
+        return view[at:content], view[content : at + size]
+
+    def run(self, index: int) -> Iterator[tuple[memoryview, memoryview]]:
+        """Likewise, of this and the records that follow it, if they hold application data.
+
+        The run ends where one does not, or where something is missing.
+        """
+        place = bisect.bisect_right(self._alone, index)
+        if place and self._alone[place - 1] == index:
+            return iter(())
+        return map(self.of, range(index, self._alone[place]))
 
 
 class _Chunks:
@@ -256,94 +284,6 @@ class _Chunks:
         return memoryview(b"".join(parts))[:size]
 
 
-class _Place:
-    """Where in the plaintext the next record's content lies, also behind lost records.
-
-    How long the content of a record is follows from the record's length, unless it was
-    padded. Where the headers of records were lost, too, the sequence number of the first
-    record behind them says how many they were. So the offsets behind a gap are right, but
-    for padding and for records among the lost that held no application data.
-
-    Attributes:
-        at: offset in the plaintext.
-        end: offset in the cipher stream behind the last record.
-        lost: something was lost since the last record that opened.
-        missing: records that the capture lacks, wholly or in part.
-    """
-
-    def __init__(self, decryptor: Decryptor, end: int | None) -> None:
-        self._decryptor = decryptor
-        self._overhead = decryptor.overhead
-        self.at = 0
-        self.end = end
-        self.lost = False
-        self.missing = 0
-        self._known = 0  # lost records whose headers were captured
-        self._known_content = 0  # what they hold
-        self._unknown = 0  # bytes that hold whole records without a captured header
-
-    def gap(self, offset: int) -> None:
-        """Records with their headers were lost in front of the one at `offset`."""
-        if self.end is None or offset < self.end:
-            return
-        size = offset - self.end
-        self.lost = True
-        self._unknown += size
-        self._decryptor.lose(_fewest(size), size // (_HEADER_BYTES + self._overhead) + 1)
-
-    def incomplete(self, length: int) -> None:
-        """A record of which the capture lacks some bytes."""
-        self._decryptor.lose(1, 1)
-        self.missing += 1
-        self.closed(length)
-
-    def closed(self, length: int) -> None:
-        """A record that was not opened."""
-        self.lost = True
-        self._known += 1
-        self._known_content += max(0, length - self._overhead)
-
-    def found(self, opened: Opened) -> None:
-        """A record opened behind what was lost."""
-        decryptor = self._decryptor
-        if not decryptor.last_key or decryptor.opened == 1:
-            self._forget(0)  # what was lost belonged to the handshake
-        elif opened.new_key:
-            # At most so many of the lost records held application data.
-            self._forget(opened.lost if self._unknown else 0)
-            if opened.lost:
-                self.at += opened.lost
-        else:
-            self._move(opened.lost - self._known)
-
-    def _move(self, unseen: int) -> None:
-        content = 0
-        if self._unknown:
-            unseen = max(unseen, _fewest(self._unknown))
-            content = max(0, self._unknown - unseen * (_HEADER_BYTES + self._overhead))
-        self.at += self._known_content + content
-        self._forget(unseen if self._unknown else 0)
-
-    def _forget(self, unseen: int) -> None:
-        self.missing += unseen
-        self.lost = False
-        self._known = self._known_content = self._unknown = 0
-
-    def finish(self, cipher: ByteStream, records: Records) -> None:
-        """What was lost behind the last record that opened."""
-        if len(records) and not records.complete[-1] and self.missing == 1:
-            self.missing = 0  # the capture ended in the middle of it
-        if self.end is not None and cipher.end > self.end:
-            self.gap(cipher.end)
-        if self.lost and self._decryptor.opened and self._decryptor.last_key:
-            self._move(0)
-
-
-def _fewest(size: int) -> int:
-    """At least so many records are in a stretch of whole records of this size."""
-    return -(-size // (_HEADER_BYTES + MAX_FRAGMENT))
-
-
 def _plain_stream(
     cipher: ByteStream,
     records: Records,
@@ -356,8 +296,12 @@ def _plain_stream(
 ) -> ByteStream:
     """The plaintext as a stream: a chunk for each part of a record that came in one packet."""
     lengths = plaintext_bytes[kept].astype(np.int64)
+    if not lengths.all():  # records of nothing are no part of the stream
+        some = np.flatnonzero(lengths)
+        kept, plain, leads, lengths = kept[some], plain[some], leads[some], lengths[some]
+        plaintext = [plaintext[place] for place in some.tolist()]
     complete_ns = records.complete_ns[kept]
-    begin = records.offset[kept] + _HEADER_BYTES + leads  # of the ciphertext
+    begin = records.offset[kept] + HEADER_BYTES + leads  # of the ciphertext
     # The chunks that hold each record's ciphertext; a record becomes one row for each.
     first = np.searchsorted(cipher.starts, begin, "right") - 1
     last = np.searchsorted(cipher.starts, begin + lengths - 1, "right") - 1
@@ -368,7 +312,7 @@ def _plain_stream(
     chunk_start = cipher.starts[chunk]
     part_begin = np.maximum(begin[row], chunk_start)
     part_end = np.minimum(begin[row] + lengths[row], chunk_start + cipher.lengths[chunk])
-    buffers, buffer_nos, in_buffer = _buffers(plaintext, lengths)
+    buffers, buffer_nos, in_buffer = _buffers(plaintext)
     shift = part_begin - begin[row]
     usable = np.where(complete_ns[row] == NO_TIME, cipher.in_order_ns[chunk], complete_ns[row])
     return ByteStream(
@@ -392,10 +336,11 @@ def _plain_stream(
 
 
 def _buffers(
-    plaintext: list[bytes], lengths: NDArray[np.int64]
+    plaintext: list[bytes],
 ) -> tuple[Sequence[bytes], NDArray[np.uint16], NDArray[np.int64]]:
     """(buffers, which one holds each record's content, where it begins there)."""
     count = len(plaintext)
+    lengths = np.fromiter(map(len, plaintext), np.int64, count)
     if count <= _MAX_BUFFERS and lengths.sum() >= count * _WORTH_A_BUFFER:
         return plaintext, np.arange(count, dtype=np.uint16), np.zeros(count, np.int64)
     begins = np.concatenate(([0], np.cumsum(lengths)[:-1])) if count else lengths

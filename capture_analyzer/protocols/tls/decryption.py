@@ -7,7 +7,7 @@ tell may be lost, and a record that opens under an AEAD was made with that key a
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from capture_analyzer.protocols.tls.cbc import CBC_SUITES, CbcOpener, cbc_keys
@@ -113,6 +113,18 @@ class Decryptor:
             if isinstance(opener, Tls13Opener):
                 opener.update()
         return found
+
+    def open_data(self, records: Iterable[tuple[Octets, Octets]]) -> list[bytes]:
+        """Open the next records for as long as that is simple, as `Tls13Opener.open_data` does.
+
+        It is where the key stays the same and nothing was lost. There may be none.
+        """
+        opener = self._openers[self._current]
+        if self._most or opener is self._early or not isinstance(opener, Tls13Opener):
+            return []
+        contents = opener.open_data(records)
+        self.opened += len(contents)
+        return contents
 
     def _try(self, opener: Opener, header: Octets, fragment: Octets) -> Opened | None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Final, Protocol
 
@@ -12,6 +13,7 @@ from capture_analyzer.protocols.tls.key_schedule import (
 )
 
 _EXPLICIT_NONCE_OCTETS: Final = 8  # RFC 5288, section 3
+_APPLICATION_DATA: Final = b"\x17"
 
 
 Octets = bytes | memoryview
@@ -107,6 +109,31 @@ class Tls13Opener:
         if not inner:
             raise CannotOpenError("a record of nothing but padding")
         return inner[-1], inner[:-1]
+
+
+    def open_data(self, records: Iterable[tuple[Octets, Octets]]) -> list[bytes]:
+        """Open records for as long as they hold application data without padding.
+
+        Args:
+            records: headers and fragments.
+
+        Returns:
+            What they hold, each with the octet of its content type behind it. The record
+            behind the last of them holds something else, or does not open.
+        """
+        decrypt, iv, sequence = self._decrypt, self._iv, self.sequence
+        contents: list[bytes] = []
+        try:
+            for header, fragment in records:
+                content = decrypt((iv ^ sequence).to_bytes(12, "big"), fragment, header)
+                if content[-1:] != _APPLICATION_DATA:
+                    break
+                contents.append(content)
+                sequence += 1
+        except _refusals():
+            pass
+        self.sequence = sequence
+        return contents
 
 
 class Tls12Opener:
