@@ -18,6 +18,7 @@ from capture_analyzer.model.secrets import Secrets
 from capture_analyzer.model.tls_records import HandshakeMessage, TlsRecords
 from capture_analyzer.pipeline.certificates import Presented
 from capture_analyzer.pipeline.dissect.contents import EVENT_STREAM, read_contents
+from capture_analyzer.pipeline.dissect.decrypt import OpenedConnection
 from capture_analyzer.pipeline.dissect.detect import first_bytes, recognise, speak_tls
 from capture_analyzer.pipeline.dissect.guard import Guard
 from capture_analyzer.pipeline.dissect.http2 import DissectedHttp2, dissect_http2
@@ -90,16 +91,14 @@ def dissect(
                 reader.read(connection, protocol, client, server)
             connection.protocol = protocol
     progress("contents", 1, 2)
-    tls = dissect_tls(streams, connections, np.flatnonzero(is_tls), secrets=secrets, guard=guard)
-    for number, opened in tls.opened.items():
-        connection = connections[number]
-        with guard(number):
-            protocol = recognise(opened.client, opened.server)
-            if protocol in ("http/1.1", "h2"):
-                name = connection.server_name
-                reader.read(connection, protocol, opened.client, opened.server)
-                connection.protocol = protocol
-                connection.server_name = name or connection.server_name
+    tls = dissect_tls(
+        streams,
+        connections,
+        np.flatnonzero(is_tls),
+        secrets=secrets,
+        guard=guard,
+        read=reader.read_opened,
+    )
     progress("contents", 2, 2)
     anomalies = reader.anomalies + tls.anomalies + guard.anomalies
     anomalies.sort(key=_connection_no)
@@ -122,6 +121,15 @@ class _HttpReader:
         self.messages: list[Message] = []
         self.anomalies: list[Anomaly] = []
         self._frames: list[tuple[int, NDArray[np.int64]]] = []  # (connection, columns)
+
+    def read_opened(self, connection: Connection, opened: OpenedConnection) -> None:
+        """Read a decrypted connection, if it is HTTP; keeps the `server_name` it has."""
+        protocol = recognise(opened.client, opened.server)
+        if protocol in ("http/1.1", "h2"):
+            name = connection.server_name
+            self.read(connection, protocol, opened.client, opened.server)
+            connection.protocol = protocol
+            connection.server_name = name or connection.server_name
 
     def read(
         self, connection: Connection, protocol: str, client: ByteStream, server: ByteStream

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -50,12 +50,11 @@ _ROLE_OF_TYPE[APPLICATION_DATA] = ROLE_CODE["application"]
 
 @dataclasses.dataclass(slots=True)
 class DissectedTls:
-    """Rows of all TLS connections, and the plaintext of those that could be decrypted."""
+    """Rows of all TLS connections."""
 
     records: TlsRecords
     handshake_messages: list[HandshakeMessage]
     anomalies: list[Anomaly]
-    opened: dict[int, OpenedConnection]
     presented: Presented
 
 
@@ -66,6 +65,7 @@ def dissect_tls(
     *,
     secrets: Secrets | None,
     guard: Guard,
+    read: Callable[[Connection, OpenedConnection], None],
 ) -> DissectedTls:
     """Walk the records of TLS connections, read their handshakes, decrypt what can be.
 
@@ -77,6 +77,8 @@ def dissect_tls(
         numbers: which of them speak TLS, ascending.
         secrets: of the key logs; None if none was given.
         guard: keeps one connection's failure from the others.
+        read: called with every connection that could be decrypted, and its plaintext, which
+            is not kept: all of it together may be as large as the capture.
     """
     rows = np.repeat(2 * numbers, 2)
     rows[1::2] += 1
@@ -125,7 +127,6 @@ def dissect_tls(
             for clause, from_client, index in understood.problems:
                 anomalies.append(heads.problem(place, number, clause, from_client, index))
     _set_roles(records, special, clear_types, walked, first, totals, streams)
-    opened: dict[int, OpenedConnection] = {}
     finder = SessionFinder(_unnamed(secrets, plain)) if secrets is not None else None
     for place, connection, understood in plain:
         number = connection.connection_no
@@ -144,12 +145,12 @@ def dissect_tls(
                 connection, understood, client, server, records, secrets, finder
             )
             if found is not None:
-                opened[number] = found
                 messages += found.messages
                 if understood.certificate is not None and understood.tls13:
                     _present(presented, connection, understood)
+                read(connection, found)
     messages.sort(key=_in_table_order)
-    return DissectedTls(records, messages, anomalies, opened, presented)
+    return DissectedTls(records, messages, anomalies, presented)
 
 
 def _present(presented: Presented, connection: Connection, understood: Understood) -> None:

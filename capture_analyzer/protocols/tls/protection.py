@@ -112,7 +112,7 @@ class Tls13Opener:
 
 
     def open_data(self, records: Iterable[tuple[Octets, Octets]]) -> list[bytes]:
-        """Open records for as long as they hold application data without padding.
+        """Open records for as long as they hold application data.
 
         Args:
             records: headers and fragments.
@@ -127,7 +127,9 @@ class Tls13Opener:
             for header, fragment in records:
                 content = decrypt((iv ^ sequence).to_bytes(12, "big"), fragment, header)
                 if content[-1:] != _APPLICATION_DATA:
-                    break
+                    content = content.rstrip(b"\x00")  # padding (RFC 8446, section 5.4)
+                    if content[-1:] != _APPLICATION_DATA:
+                        break
                 contents.append(content)
                 sequence += 1
         except _refusals():
