@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import numpy as np
@@ -14,7 +14,8 @@ from capture_analyzer.model.connections import Connection, TlsSummary
 from capture_analyzer.model.secrets import Secrets
 from capture_analyzer.model.tls_records import ROLE_CODE, HandshakeMessage, TlsRecords
 from capture_analyzer.pipeline.certificates import decompress
-from capture_analyzer.pipeline.dissect.plaintext import Plain, Records, open_records
+from capture_analyzer.pipeline.dissect.guard import Guard
+from capture_analyzer.pipeline.dissect.plaintext import Plain, Records, lay_out, open_records
 from capture_analyzer.protocols.tls import handshake, names
 from capture_analyzer.protocols.tls.connection import Understood
 from capture_analyzer.protocols.tls.decryption import (
@@ -38,35 +39,90 @@ _NONE_FITS: Final = "the handshake was not captured, and no session of the key l
 _TLS13: Final = "TLS 1.3"
 _TLS12: Final = "TLS 1.2"
 
-_ROLE_OF_INNER: Final = {
-    handshake.CHANGE_CIPHER_SPEC: ROLE_CODE["change_cipher_spec"],
-    handshake.ALERT: ROLE_CODE["alert"],
-    handshake.HANDSHAKE: ROLE_CODE["handshake"],
-    handshake.APPLICATION_DATA: ROLE_CODE["application"],
-}
+MOST_WAITING: Final = 256
+MOST_WAITING_BYTES: Final = 4 << 20
+"""Connections, and bytes in them, that are decrypted before they are read: enough to lay them out
+at once, and so few that they stay in the processor's cache."""
+
+_NO_ROLE: Final = 255
+_ROLE_OF_INNER: Final = np.full(256, _NO_ROLE, np.uint8)
+_ROLE_OF_INNER[handshake.CHANGE_CIPHER_SPEC] = ROLE_CODE["change_cipher_spec"]
+_ROLE_OF_INNER[handshake.ALERT] = ROLE_CODE["alert"]
+_ROLE_OF_INNER[handshake.HANDSHAKE] = ROLE_CODE["handshake"]
+_ROLE_OF_INNER[handshake.APPLICATION_DATA] = ROLE_CODE["application"]
 
 
 @dataclasses.dataclass(slots=True)
 class Side:
-    """One direction of a TLS connection: its stream and which rows of `TlsRecords` it has."""
+    """One direction of a TLS connection.
+
+    Attributes:
+        stream: its bytes.
+        first: the first of its rows in `TlsRecords`.
+        records: its records.
+        protected_from: index of the first of them that may be protected.
+    """
 
     stream: ByteStream
     first: int
-    total: int
+    records: Records
     protected_from: int
-
-    def records(self, table: TlsRecords) -> Records:
-        """Its records."""
-        return Records.of(table, slice(self.first, self.first + self.total))
 
 
 @dataclasses.dataclass(slots=True)
 class OpenedConnection:
-    """Plaintext of both directions, and the handshake messages that were protected."""
+    """What both directions hold, and the handshake messages that were protected.
 
-    client: ByteStream
-    server: ByteStream
+    Before they can be read, `lay_out` must have seen all of `plains`.
+    """
+
+    sides: tuple[Side, Side]
+    plains: tuple[Plain | None, Plain | None]
     messages: list[HandshakeMessage]
+
+    @property
+    def client(self) -> ByteStream:
+        """Plaintext of the client."""
+        return self._stream(0)
+
+    @property
+    def server(self) -> ByteStream:
+        """Plaintext of the server."""
+        return self._stream(1)
+
+    def _stream(self, index: int) -> ByteStream:
+        plain = self.plains[index]
+        if plain is None:
+            return _nothing(self.sides[index].stream)
+        assert plain.stream is not None
+        return plain.stream
+
+
+class Waiting:
+    """Decrypted connections that are to be read, some at a time."""
+
+    def __init__(self, read: Callable[[Connection, OpenedConnection], None], guard: Guard) -> None:
+        self._read = read
+        self._guard = guard
+        self._connections: list[tuple[Connection, OpenedConnection]] = []
+        self._bytes = 0
+
+    def add(self, connection: Connection, opened: OpenedConnection) -> None:
+        """Take one more."""
+        self._connections.append((connection, opened))
+        self._bytes += sum(plain.end for plain in opened.plains if plain is not None)
+        if len(self._connections) >= MOST_WAITING or self._bytes >= MOST_WAITING_BYTES:
+            self.finish()
+
+    def finish(self) -> None:
+        """Read those that wait."""
+        plains = [plain for _, opened in self._connections for plain in opened.plains]
+        lay_out([plain for plain in plains if plain is not None])
+        for connection, opened in self._connections:
+            with self._guard(connection.connection_no):
+                self._read(connection, opened)
+        self._connections = []
+        self._bytes = 0
 
 
 def open_connection(
@@ -85,7 +141,7 @@ def open_connection(
     tls = connection.tls
     assert tls is not None
     sides = (client, server)
-    records = client.records(table), server.records(table)
+    records = client.records, server.records
     openers = _decryptors(tls, understood, sides, records, secrets, finder)
     if isinstance(openers, str):
         tls.why_not = openers
@@ -115,11 +171,7 @@ def open_connection(
         tls.why_not = _nothing_opened(sides, records)
         return None
     _summarise(tls, plains, sides, records)
-    streams = [
-        _nothing(side.stream) if plain is None else plain.stream
-        for side, plain in zip(sides, plains, strict=True)
-    ]
-    return OpenedConnection(streams[0], streams[1], messages)
+    return OpenedConnection(sides, (plains[0], plains[1]), messages)
 
 
 def _decryptors(
@@ -262,16 +314,12 @@ def _end(tls: TlsSummary, end_ns: int) -> None:
 
 def _set_roles(side: Side, plain: Plain, table: TlsRecords) -> None:
     """What each record carries, read off. Records that did not open keep their inference."""
-    part = slice(side.first, side.first + side.total)
-    opened = plain.inner_types > 0
-    role = table.role[part].copy()
-    for inner, code in _ROLE_OF_INNER.items():
-        role[plain.inner_types == inner] = code
-    role[plain.early_records] = ROLE_CODE["early_data"]
-    table.role[part] = role
-    inferred = table.role_inferred[part].copy()
-    inferred[opened] = False
-    table.role_inferred[part] = inferred
+    part = slice(side.first, side.first + len(plain.inner_types))
+    role = _ROLE_OF_INNER[plain.inner_types]
+    np.copyto(table.role[part], role, where=role != _NO_ROLE)
+    if plain.early_records:
+        table.role[side.first + np.array(plain.early_records)] = ROLE_CODE["early_data"]
+    table.role_inferred[part] &= plain.inner_types == 0
     table.plaintext_bytes[part] = plain.plaintext_bytes
 
 

@@ -1,5 +1,7 @@
 """TLS records → the bytes inside: one plaintext ByteStream a direction.
 
+`open_records` decrypts, `lay_out` makes the streams.
+
 The AEADs of TLS keep the length and order of what they protect, so byte i of a record's
 plaintext lies at byte i of its ciphertext. That is how each plaintext byte knows the packet
 it came in and when that was seen; it is usable when its whole record was there in order.
@@ -11,7 +13,7 @@ import bisect
 import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +22,7 @@ from capture_analyzer.model.byte_stream import ByteStream
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.tls_records import TlsRecords
 from capture_analyzer.pipeline.dissect.place import Place
+from capture_analyzer.pipeline.lists import Ints, places, starts_of
 from capture_analyzer.protocols.tls.decryption import (
     ALERT,
     APPLICATION_DATA,
@@ -39,26 +42,34 @@ MAX_HANDSHAKE_BYTES: Final = 1 << 20
 
 @dataclasses.dataclass(slots=True)
 class Records:
-    """The records of one direction in order: columns of `TlsRecords`."""
+    """The records of one direction in order: columns of `TlsRecords`.
+
+    And the chunks of its stream that hold the first and the last captured byte of each.
+    """
 
     offset: NDArray[np.int64]
     length: NDArray[np.int32]
     content_type: NDArray[np.uint8]
     complete_ns: NDArray[np.int64]
     complete: NDArray[np.bool_]
+    first_chunk: NDArray[np.integer]
+    last_chunk: NDArray[np.integer]
 
     def __len__(self) -> int:
         return len(self.offset)
 
     @classmethod
-    def of(cls, table: TlsRecords, part: slice = slice(None)) -> Records:
-        """These rows of a table."""
+    def of(cls, stream: ByteStream, table: TlsRecords) -> Records:
+        """All rows of a table, which are those of one stream."""
+        last = table.offset + table.length + (HEADER_BYTES - 1)
         return cls(
-            table.offset[part],
-            table.length[part],
-            table.content_type[part],
-            table.complete_ns[part],
-            table.complete[part],
+            table.offset,
+            table.length,
+            table.content_type,
+            table.complete_ns,
+            table.complete,
+            np.searchsorted(stream.starts, table.offset, "right") - 1,
+            np.searchsorted(stream.starts, last, "right") - 1,
         )
 
     def end(self, index: int) -> int:
@@ -79,7 +90,15 @@ class Plain:
     """What one direction of a TLS connection holds when its records are opened.
 
     Attributes:
-        stream: its application data; gaps are records that could not be opened.
+        cipher: the TLS stream.
+        records: its records.
+        stream: its application data, once it is laid out (see `lay_out`); gaps are records
+            that could not be opened.
+        end: offset behind the last byte of it that is known to have been sent.
+        kept: records of application data.
+        starts: offset of the content of each.
+        leads: octets of their fragments in front of the ciphertext.
+        contents: what they hold, in some with the octet of its type behind it.
         handshake: protected handshake messages, record by record.
         alerts: (index of the record, level, description) of protected alerts.
         inner_types: by record: inner content type, 0 where it was not opened.
@@ -90,15 +109,22 @@ class Plain:
         early_records: indices of records of early data.
     """
 
-    stream: ByteStream
-    handshake: list[HandshakePart]
-    alerts: list[tuple[int, int, int]]
+    cipher: ByteStream
+    records: Records
     inner_types: NDArray[np.uint8]
     plaintext_bytes: NDArray[np.int32]
-    opened: int
-    failed: int
-    missing: int
-    early_records: list[int]
+    stream: ByteStream | None = None
+    end: int = 0
+    kept: list[int] = dataclasses.field(default_factory=list)
+    starts: list[int] = dataclasses.field(default_factory=list)
+    leads: list[int] = dataclasses.field(default_factory=list)
+    contents: list[bytes] = dataclasses.field(default_factory=list)
+    handshake: list[HandshakePart] = dataclasses.field(default_factory=list)
+    alerts: list[tuple[int, int, int]] = dataclasses.field(default_factory=list)
+    early_records: list[int] = dataclasses.field(default_factory=list)
+    opened: int = 0
+    failed: int = 0
+    missing: int = 0
 
 
 def open_records(
@@ -120,22 +146,15 @@ def open_records(
         early_accepted: the server took the client's early data; else it skipped the records
             (RFC 8446, section 4.2.10), and their content is no part of the stream.
     """
-    inner_types = np.zeros(len(records), np.uint8)
-    plaintext_bytes = np.full(len(records), -1, np.int32)
-    handshake: list[HandshakePart] = []
+    count = len(records)
+    inner_types = np.zeros(count, np.uint8)
+    plaintext_bytes = np.full(count, -1, np.int32)
+    plain = Plain(cipher, records, inner_types, plaintext_bytes)
     handshake_bytes = 0
-    alerts: list[tuple[int, int, int]] = []
-    early: list[int] = []
-    kept: list[int] = []  # records of application data
-    starts: list[int] = []  # offset of their content in the plaintext
-    leads: list[int] = []  # octets of their fragments in front of the ciphertext
-    plaintext: list[bytes] = []  # their content, some with the octet of its type behind it
     place = Place(
-        decryptor,
-        records.end(first_protected - 1) if 0 < first_protected <= len(records) else None,
+        decryptor, records.end(first_protected - 1) if 0 < first_protected <= count else None
     )
     fragments = _Fragments(cipher, records)
-    count = len(records)
     index = first_protected
     while index < count:
         offset, length = fragments.offset[index], fragments.length[index]
@@ -146,12 +165,12 @@ def open_records(
                 sizes = [len(content) - 1 for content in contents]  # without their types
                 inner_types[index:stop] = APPLICATION_DATA
                 plaintext_bytes[index:stop] = sizes
-                kept += range(index, stop)
-                starts += itertools.accumulate(sizes[:-1], initial=place.at)
-                leads += [0] * len(contents)
-                plaintext += contents
+                plain.kept += range(index, stop)
+                plain.starts += itertools.accumulate(sizes[:-1], initial=place.at)
+                plain.leads += [0] * len(contents)
+                plain.contents += contents
                 place.at += sum(sizes)
-                place.end = records.end(stop - 1)
+                place.end = fragments.offset[stop - 1] + HEADER_BYTES + fragments.length[stop - 1]
                 index = stop
                 continue
         elif offset != place.end:
@@ -175,58 +194,38 @@ def open_records(
         plaintext_bytes[record] = size
         if opened.content_type == APPLICATION_DATA:
             if opened.early:
-                early.append(record)
+                plain.early_records.append(record)
                 if not early_accepted:
                     continue
-            kept.append(record)
-            starts.append(place.at)
-            leads.append(opened.lead)
-            plaintext.append(content)
-            place.at += size
+            if size:
+                plain.kept.append(record)
+                plain.starts.append(place.at)
+                plain.leads.append(opened.lead)
+                plain.contents.append(content)
+                place.at += size
         elif opened.content_type == HANDSHAKE:
             handshake_bytes += size
             if handshake_bytes <= MAX_HANDSHAKE_BYTES:
-                handshake.append(HandshakePart(record, content))
+                plain.handshake.append(HandshakePart(record, content))
         elif opened.content_type == ALERT and size == 2:
-            alerts.append((record, content[0], content[1]))
+            plain.alerts.append((record, content[0], content[1]))
     place.finish(cipher.end, cut=count > 0 and not fragments.complete[-1])
-    stream = _plain_stream(
-        cipher,
-        records,
-        np.array(kept, np.int64),
-        np.array(starts, np.int64),
-        np.array(leads, np.int64),
-        plaintext_bytes,
-        plaintext,
-        place.at,
-    )
-    return Plain(
-        stream=stream,
-        handshake=handshake,
-        alerts=alerts,
-        inner_types=inner_types,
-        plaintext_bytes=plaintext_bytes,
-        opened=decryptor.opened,
-        failed=decryptor.failed,
-        missing=place.missing,
-        early_records=early,
-    )
+    plain.end = place.at
+    plain.opened, plain.failed, plain.missing = decryptor.opened, decryptor.failed, place.missing
+    return plain
 
 
 class _Fragments:
     """The records of a direction as lists, and their bytes without copying where possible."""
 
     def __init__(self, cipher: ByteStream, records: Records) -> None:
-        offset, length = records.offset, records.length.astype(np.int64)
-        end = offset + length + HEADER_BYTES
-        first = np.searchsorted(cipher.starts, offset, "right") - 1
-        last = np.searchsorted(cipher.starts, end - 1, "right") - 1
+        offset, length, first = records.offset, records.length, records.first_chunk
         self.offset: list[int] = offset.tolist()
         self.length: list[int] = length.tolist()
         self.content_type: list[int] = records.content_type.tolist()
         self.complete: list[bool] = records.complete.tolist()
         self._first: list[int] = first.tolist()
-        self._last: list[int] = last.tolist()
+        self._last: list[int] = records.last_chunk.tolist()
         self._at: list[int] = (
             cipher.buffer_offsets[first] + offset - cipher.starts[first]
         ).tolist()
@@ -237,7 +236,7 @@ class _Fragments:
         # Where a whole record of application data does not follow right behind another record.
         alone = np.ones(len(offset) + 1, np.bool_)
         alone[:-1] = ~records.complete | (records.content_type != APPLICATION_DATA)
-        alone[1:-1] |= offset[1:] != end[:-1]
+        alone[1:-1] |= offset[1:] != offset[:-1] + length[:-1] + HEADER_BYTES
         self._alone: list[int] = np.flatnonzero(alone).tolist()
 
     def of(self, index: int) -> tuple[memoryview, memoryview]:
@@ -284,64 +283,103 @@ class _Chunks:
         return memoryview(b"".join(parts))[:size]
 
 
-def _plain_stream(
-    cipher: ByteStream,
-    records: Records,
-    kept: NDArray[np.int64],
-    plain: NDArray[np.int64],
-    leads: NDArray[np.int64],
-    plaintext_bytes: NDArray[np.int32],
-    plaintext: list[bytes],
-    end: int,
-) -> ByteStream:
-    """The plaintext as a stream: a chunk for each part of a record that came in one packet."""
-    lengths = plaintext_bytes[kept].astype(np.int64)
-    if not lengths.all():  # records of nothing are no part of the stream
-        some = np.flatnonzero(lengths)
-        kept, plain, leads, lengths = kept[some], plain[some], leads[some], lengths[some]
-        plaintext = [plaintext[place] for place in some.tolist()]
-    complete_ns = records.complete_ns[kept]
-    begin = records.offset[kept] + HEADER_BYTES + leads  # of the ciphertext
+def lay_out(plains: Sequence[Plain]) -> None:
+    """Make streams of what is in the records: a chunk for each part that came in one packet.
+
+    Of many directions at once: for one this takes as long as to decrypt some dozens of records.
+    """
+    if not plains:
+        return
+    ciphers = [plain.cipher for plain in plains]
+    counts = np.array([len(plain.kept) for plain in plains], np.int64)
+    owner = np.repeat(np.arange(len(plains)), counts)
+    record = np.fromiter(_chained([plain.kept for plain in plains]), np.int64, len(owner))
+    record += starts_of(np.array([len(plain.records) for plain in plains], np.int64))[owner]
+
+    def of_records(columns: list[NDArray[Any]]) -> NDArray[np.int64]:
+        return np.concatenate(columns)[record].astype(np.int64)
+
+    lengths = of_records([plain.plaintext_bytes for plain in plains])
+    complete_ns = of_records([plain.records.complete_ns for plain in plains])
+    begin = of_records([plain.records.offset for plain in plains]) + HEADER_BYTES
+    begin += np.fromiter(_chained([plain.leads for plain in plains]), np.int64, len(owner))
+    start = np.fromiter(_chained([plain.starts for plain in plains]), np.int64, len(owner))
+    buffers, buffer_no, in_buffer = _buffers(plains, owner)
+
     # The chunks that hold each record's ciphertext; a record becomes one row for each.
-    first = np.searchsorted(cipher.starts, begin, "right") - 1
-    last = np.searchsorted(cipher.starts, begin + lengths - 1, "right") - 1
-    counts = last - first + 1
-    row = np.repeat(np.arange(len(kept)), counts)
-    before = np.concatenate(([0], np.cumsum(counts)[:-1])) if len(counts) else counts
-    chunk = first[row] + np.arange(len(row)) - before[row]
-    chunk_start = cipher.starts[chunk]
-    part_begin = np.maximum(begin[row], chunk_start)
-    part_end = np.minimum(begin[row] + lengths[row], chunk_start + cipher.lengths[chunk])
-    buffers, buffer_nos, in_buffer = _buffers(plaintext)
+    sizes = np.array([len(cipher) for cipher in ciphers], np.int64)
+    chunk_starts = np.concatenate([cipher.starts for cipher in ciphers])
+    chunk_ends = chunk_starts + np.concatenate([cipher.lengths for cipher in ciphers])
+    span = int(chunk_ends.max(initial=0)) + 1
+    keys = chunk_starts + np.repeat(np.arange(len(plains)) * span, sizes)
+    first = np.searchsorted(keys, owner * span + begin, "right") - 1
+    last = np.searchsorted(keys, owner * span + begin + np.maximum(lengths, 1) - 1, "right") - 1
+    parts = np.where(lengths > 0, last - first + 1, 0)  # a record of nothing is none
+    row = np.repeat(np.arange(len(owner)), parts)
+    chunk = places(first, parts)
+    part_begin = np.maximum(begin[row], chunk_starts[chunk])
+    part_end = np.minimum(begin[row] + lengths[row], chunk_ends[chunk])
     shift = part_begin - begin[row]
-    usable = np.where(complete_ns[row] == NO_TIME, cipher.in_order_ns[chunk], complete_ns[row])
-    return ByteStream(
-        connection_no=cipher.connection_no,
-        from_client=cipher.from_client,
-        starts=plain[row] + shift,
-        lengths=part_end - part_begin,
-        packet_nos=cipher.packet_nos[chunk],
-        seen_ns=cipher.seen_ns[chunk],
-        in_order_ns=cipher.in_order_ns[chunk],
-        usable_ns=usable,
-        buffer_nos=buffer_nos[row],
-        buffer_offsets=in_buffer[row] + shift,
-        buffers=buffers,
-        end=end,
-        begins_mid_stream=cipher.begins_mid_stream,
-        fin_ns=cipher.fin_ns,
-        reset_ns=cipher.reset_ns,
-        origins=part_begin,
+    in_order_ns = np.concatenate([cipher.in_order_ns for cipher in ciphers])
+    starts, in_order_ns = start[row] + shift, in_order_ns[chunk]
+    packet_nos = np.concatenate([cipher.packet_nos for cipher in ciphers])[chunk]
+    seen_ns = np.concatenate([cipher.seen_ns for cipher in ciphers])[chunk]
+    usable_ns = np.where(complete_ns[row] == NO_TIME, in_order_ns, complete_ns[row])
+    buffer_nos, offsets, part_lengths = (
+        buffer_no[row],
+        in_buffer[row] + shift,
+        part_end - part_begin,
     )
+    bounds = np.searchsorted(owner[row], np.arange(len(plains) + 1)).tolist()
+    for number, (plain, cipher) in enumerate(zip(plains, ciphers, strict=True)):
+        mine = slice(bounds[number], bounds[number + 1])
+        plain.stream = ByteStream(
+            cipher.connection_no,
+            cipher.from_client,
+            starts[mine],
+            part_lengths[mine],
+            packet_nos[mine],
+            seen_ns[mine],
+            in_order_ns[mine],
+            usable_ns[mine],
+            buffer_nos[mine],
+            offsets[mine],
+            buffers[number],
+            plain.end,
+            cipher.begins_mid_stream,
+            cipher.fin_ns,
+            cipher.reset_ns,
+            origins=part_begin[mine],
+        )
+
+
+def _chained(lists: Sequence[list[int]]) -> Iterator[int]:
+    return itertools.chain.from_iterable(lists)
 
 
 def _buffers(
-    plaintext: list[bytes],
-) -> tuple[Sequence[bytes], NDArray[np.uint16], NDArray[np.int64]]:
-    """(buffers, which one holds each record's content, where it begins there)."""
-    count = len(plaintext)
-    lengths = np.fromiter(map(len, plaintext), np.int64, count)
-    if count <= _MAX_BUFFERS and lengths.sum() >= count * _WORTH_A_BUFFER:
-        return plaintext, np.arange(count, dtype=np.uint16), np.zeros(count, np.int64)
-    begins = np.concatenate(([0], np.cumsum(lengths)[:-1])) if count else lengths
-    return (b"".join(plaintext),), np.zeros(count, np.uint16), begins
+    plains: Sequence[Plain], owner: Ints
+) -> tuple[list[Sequence[bytes]], NDArray[np.uint16], Ints]:
+    """(the buffers of each direction, which one holds each content, where it begins there)."""
+    counts = np.array([len(plain.contents) for plain in plains], np.int64)
+    lengths = np.fromiter(
+        itertools.chain.from_iterable(map(len, plain.contents) for plain in plains),
+        np.int64,
+        len(owner),
+    )
+    total = np.bincount(owner, lengths, len(plains))
+    apart = (counts <= _MAX_BUFFERS) & (total >= counts * _WORTH_A_BUFFER)
+    joined = b"".join(
+        itertools.chain.from_iterable(
+            plain.contents for plain, alone in zip(plains, apart.tolist(), strict=True) if not alone
+        )
+    )
+    alone = apart[owner]
+    begins = starts_of(np.where(alone, 0, lengths))
+    begins[alone] = 0
+    number = np.where(alone, places(np.zeros_like(counts), counts), 0).astype(np.uint16)
+    buffers: list[Sequence[bytes]] = [
+        plain.contents if one else (joined,)
+        for plain, one in zip(plains, apart.tolist(), strict=True)
+    ]
+    return buffers, number, begins

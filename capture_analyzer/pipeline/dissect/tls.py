@@ -15,8 +15,14 @@ from capture_analyzer.model.connections import Connection, TlsSummary
 from capture_analyzer.model.secrets import Secrets
 from capture_analyzer.model.tls_records import ROLE_CODE, HandshakeMessage, TlsRecords
 from capture_analyzer.pipeline.certificates import Presented
-from capture_analyzer.pipeline.dissect.decrypt import OpenedConnection, Side, open_connection
+from capture_analyzer.pipeline.dissect.decrypt import (
+    OpenedConnection,
+    Side,
+    Waiting,
+    open_connection,
+)
 from capture_analyzer.pipeline.dissect.guard import Guard
+from capture_analyzer.pipeline.dissect.plaintext import Records
 from capture_analyzer.pipeline.reassemble import Streams
 from capture_analyzer.protocols.tls.connection import Fragment, Understood, understand
 from capture_analyzer.protocols.tls.handshake import (
@@ -127,28 +133,25 @@ def dissect_tls(
             for clause, from_client, index in understood.problems:
                 anomalies.append(heads.problem(place, number, clause, from_client, index))
     _set_roles(records, special, clear_types, walked, first, totals, streams)
-    finder = SessionFinder(_unnamed(secrets, plain)) if secrets is not None else None
-    for place, connection, understood in plain:
-        number = connection.connection_no
-        with guard(number):
-            row = 2 * place
-            client, server = (
-                Side(streams.stream(number, from_client), heads.first[at], heads.totals[at], since)
-                for from_client, at, since in (
-                    (True, row, understood.client_protected_from),
-                    (False, row + 1, understood.server_protected_from),
+    if secrets is not None:
+        finder = SessionFinder(_unnamed(secrets, plain))
+        waiting = Waiting(read, guard)
+        for place, connection, understood in plain:
+            number = connection.connection_no
+            with guard(number):
+                client, server = (
+                    heads.side(2 * place, number, True, understood.client_protected_from),
+                    heads.side(2 * place + 1, number, False, understood.server_protected_from),
                 )
-            )
-            assert secrets is not None
-            assert finder is not None
-            found = open_connection(
-                connection, understood, client, server, records, secrets, finder
-            )
-            if found is not None:
-                messages += found.messages
-                if understood.certificate is not None and understood.tls13:
-                    _present(presented, connection, understood)
-                read(connection, found)
+                found = open_connection(
+                    connection, understood, client, server, records, secrets, finder
+                )
+                if found is not None:
+                    messages += found.messages
+                    if understood.certificate is not None and understood.tls13:
+                        _present(presented, connection, understood)
+                    waiting.add(connection, found)
+        waiting.finish()
     messages.sort(key=_in_table_order)
     return DissectedTls(records, messages, anomalies, presented)
 
@@ -292,6 +295,26 @@ class _Heads:
             total=self.totals[row],
         )
         return head, fragment
+
+    def side(self, row: int, number: int, from_client: bool, protected_from: int) -> Side:
+        """A stream with its records, to be decrypted."""
+        first = self.first[row]
+        part = slice(first, first + self.totals[row])
+        records, base = self.records, int(self.chunks.bounds[2 * number + (not from_client)])
+        return Side(
+            self.streams.stream(number, from_client),
+            first,
+            Records(
+                records.offset[part],
+                records.length[part],
+                records.content_type[part],
+                records.complete_ns[part],
+                records.complete[part],
+                self.walked.first_chunk[part] - base,
+                self.walked.last_chunk[part] - base,
+            ),
+            protected_from,
+        )
 
     def problem(
         self, place: int, number: int, clause: str, from_client: bool, index: int

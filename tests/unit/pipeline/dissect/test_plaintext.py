@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "scripts"))
 from capture_maker.records import Keys
 
 from capture_analyzer.model.column import NO_TIME
-from capture_analyzer.pipeline.dissect.plaintext import Plain, Records, open_records
+from capture_analyzer.pipeline.dissect.plaintext import Plain, Records, lay_out, open_records
 from capture_analyzer.protocols.tls.decryption import (
     ALERT,
     APPLICATION_DATA,
@@ -44,8 +44,10 @@ def decryptor() -> Decryptor:
 def opened(stream: Any, first: int = 0, **more: Any) -> Plain:
     """Walk the records of a stream and open them."""
     table = walk(stream)
-    rows = Records.of(table)
-    return open_records(stream, rows, decryptor(), first, **more)
+    rows = Records.of(stream, table)
+    plain = open_records(stream, rows, decryptor(), first, **more)
+    lay_out([plain])
+    return plain
 
 
 @dataclasses.dataclass
@@ -259,13 +261,15 @@ def test_rejected_early_data_is_no_part_of_the_stream(stream_of: Any) -> None:
     own = keys()
     cipher = early.seal(APPLICATION_DATA, b"GET / early") + own.seal(APPLICATION_DATA, b"GET /")
     table = walk(stream_of(cipher))
-    rows = Records.of(table)
+    rows = Records.of(stream_of(cipher), table)
     secrets = {"EARLY": early.secret, "SECRET": SECRET}
 
     def both(accepted: bool) -> Plain:
         openers = tls13_openers(secrets, 0x1301, "EARLY", "SECRET")
         one = Decryptor(openers, early=True)
-        return open_records(stream_of(cipher), rows, one, 0, early_accepted=accepted)
+        plain = open_records(stream_of(cipher), rows, one, 0, early_accepted=accepted)
+        lay_out([plain])
+        return plain
 
     assert both(True).stream.read(0, 99) == b"GET / earlyGET /"
     assert both(False).stream.read(0, 99) == b"GET /"
@@ -301,9 +305,10 @@ def test_times_where_the_last_byte_is_known_to_have_arrived_only_later(stream_of
     """A record whose last byte has no time of its own is usable when its bytes were in order."""
     cipher = keys().seal(APPLICATION_DATA, b"text")
     stream = stream_of(cipher)
-    rows = Records.of(walk(stream))
+    rows = Records.of(stream, walk(stream))
     rows.complete_ns[:] = NO_TIME
     plain = open_records(stream, rows, decryptor(), 0)
+    lay_out([plain])
     assert plain.stream.usable_ns.tolist() == [MS]
 
 
