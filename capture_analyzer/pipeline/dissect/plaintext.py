@@ -29,6 +29,7 @@ from capture_analyzer.protocols.tls.decryption import (
     CHANGE_CIPHER_SPEC,
     HANDSHAKE,
     Decryptor,
+    Opened,
 )
 from capture_analyzer.protocols.tls.records import HEADER_BYTES
 
@@ -125,6 +126,48 @@ class Plain:
     opened: int = 0
     failed: int = 0
     missing: int = 0
+    _handshake_bytes: int = 0
+
+    def add_run(self, first: int, contents: list[bytes], at: int) -> None:
+        """Add records of application data, from record `first` and plaintext offset `at` on.
+
+        Args:
+            first: the first of the records.
+            contents: what they hold, each with the octet of its type behind it.
+            at: the offset.
+        """
+        stop = first + len(contents)
+        sizes = [len(content) - 1 for content in contents]
+        self.inner_types[first:stop] = APPLICATION_DATA
+        self.plaintext_bytes[first:stop] = sizes
+        self.kept += range(first, stop)
+        self.starts += itertools.accumulate(sizes[:-1], initial=at)
+        self.leads += [0] * len(contents)
+        self.contents += contents
+
+    def add(self, record: int, opened: Opened, at: int, *, early_accepted: bool) -> bool:
+        """Add a record; whether its content is at plaintext offset `at` of the stream."""
+        content = opened.plaintext
+        size = len(content)
+        self.inner_types[record] = opened.content_type
+        self.plaintext_bytes[record] = size
+        if opened.content_type == APPLICATION_DATA:
+            if opened.early:
+                self.early_records.append(record)
+                if not early_accepted:
+                    return False
+            self.kept.append(record)
+            self.starts.append(at)
+            self.leads.append(opened.lead)
+            self.contents.append(content)
+            return True
+        if opened.content_type == HANDSHAKE:
+            self._handshake_bytes += size
+            if self._handshake_bytes <= MAX_HANDSHAKE_BYTES:
+                self.handshake.append(HandshakePart(record, content))
+        elif opened.content_type == ALERT and size == 2:
+            self.alerts.append((record, content[0], content[1]))
+        return False
 
 
 def open_records(
@@ -150,7 +193,6 @@ def open_records(
     inner_types = np.zeros(count, np.uint8)
     plaintext_bytes = np.full(count, -1, np.int32)
     plain = Plain(cipher, records, inner_types, plaintext_bytes)
-    handshake_bytes = 0
     place = Place(
         decryptor, records.end(first_protected - 1) if 0 < first_protected <= count else None
     )
@@ -158,57 +200,36 @@ def open_records(
     index = first_protected
     while index < count:
         offset, length = fragments.offset[index], fragments.length[index]
+        opened: Opened | None = None
         if offset == place.end and not place.lost:
-            contents = decryptor.open_data(fragments.run(index))
+            contents, opened = decryptor.open_data(fragments.run(index))
             if contents:
                 stop = index + len(contents)
-                sizes = [len(content) - 1 for content in contents]  # without their types
-                inner_types[index:stop] = APPLICATION_DATA
-                plaintext_bytes[index:stop] = sizes
-                plain.kept += range(index, stop)
-                plain.starts += itertools.accumulate(sizes[:-1], initial=place.at)
-                plain.leads += [0] * len(contents)
-                plain.contents += contents
-                place.at += sum(sizes)
-                place.end = fragments.offset[stop - 1] + HEADER_BYTES + fragments.length[stop - 1]
+                plain.add_run(index, contents, place.at)
+                place.at += sum(map(len, contents)) - len(contents)
+                place.end = fragments.end(stop - 1)
                 index = stop
-                continue
+                if opened is None:
+                    continue
+                offset, length = fragments.offset[index], fragments.length[index]
         elif offset != place.end:
             place.gap(offset)
         place.end = offset + HEADER_BYTES + length
         record, index = index, index + 1
-        if fragments.content_type[record] == CHANGE_CIPHER_SPEC:
-            continue  # a dummy in TLS 1.3 (RFC 8446, appendix D.4)
-        if not fragments.complete[record]:
-            place.incomplete(length)
-            continue
-        opened = decryptor.open(*fragments.of(record))
         if opened is None:
-            place.closed(length)
-            continue
-        if place.lost:
-            place.found(opened)
-        content = opened.plaintext
-        size = len(content)
-        inner_types[record] = opened.content_type
-        plaintext_bytes[record] = size
-        if opened.content_type == APPLICATION_DATA:
-            if opened.early:
-                plain.early_records.append(record)
-                if not early_accepted:
-                    continue
-            if size:
-                plain.kept.append(record)
-                plain.starts.append(place.at)
-                plain.leads.append(opened.lead)
-                plain.contents.append(content)
-                place.at += size
-        elif opened.content_type == HANDSHAKE:
-            handshake_bytes += size
-            if handshake_bytes <= MAX_HANDSHAKE_BYTES:
-                plain.handshake.append(HandshakePart(record, content))
-        elif opened.content_type == ALERT and size == 2:
-            plain.alerts.append((record, content[0], content[1]))
+            if fragments.content_type[record] == CHANGE_CIPHER_SPEC:
+                continue  # a dummy in TLS 1.3 (RFC 8446, appendix D.4)
+            if not fragments.complete[record]:
+                place.incomplete(length)
+                continue
+            opened = decryptor.open(*fragments.of(record))
+            if opened is None:
+                place.closed(length)
+                continue
+            if place.lost:
+                place.found(opened)
+        if plain.add(record, opened, place.at, early_accepted=early_accepted):
+            place.at += len(opened.plaintext)
     place.finish(cipher.end, cut=count > 0 and not fragments.complete[-1])
     plain.end = place.at
     plain.opened, plain.failed, plain.missing = decryptor.opened, decryptor.failed, place.missing
@@ -238,6 +259,10 @@ class _Fragments:
         alone[:-1] = ~records.complete | (records.content_type != APPLICATION_DATA)
         alone[1:-1] |= offset[1:] != offset[:-1] + length[:-1] + HEADER_BYTES
         self._alone: list[int] = np.flatnonzero(alone).tolist()
+
+    def end(self, index: int) -> int:
+        """Stream offset behind a record."""
+        return self.offset[index] + HEADER_BYTES + self.length[index]
 
     def of(self, index: int) -> tuple[memoryview, memoryview]:
         """Header and fragment of a record that was captured whole."""

@@ -107,24 +107,38 @@ class Decryptor:
             return None
         self.opened += 1
         self._least = self._most = 0
-        if found.content_type == HANDSHAKE and found.plaintext[-5:-1] == _KEY_UPDATE:
-            # A KeyUpdate ends its record (RFC 8446, section 5.1).
+        self._follow(found)
+        return found
+
+    def _follow(self, opened: Opened) -> None:
+        """Go on to the next key behind a KeyUpdate, which ends its record (RFC 8446, 5.1)."""
+        if opened.content_type == HANDSHAKE and opened.plaintext[-5:-1] == _KEY_UPDATE:
             opener = self._openers[self._current]
             if isinstance(opener, Tls13Opener):
                 opener.update()
-        return found
 
-    def open_data(self, records: Iterable[tuple[Octets, Octets]]) -> list[bytes]:
+    def open_data(
+        self, records: Iterable[tuple[Octets, Octets]]
+    ) -> tuple[list[bytes], Opened | None]:
         """Open the next records for as long as that is simple, as `Tls13Opener.open_data` does.
 
         It is where the key stays the same and nothing was lost. There may be none.
+
+        Returns:
+            Contents with their types behind them, and the record behind these, if it opened
+            and holds something else.
         """
         opener = self._openers[self._current]
         if self._most or opener is self._early or not isinstance(opener, Tls13Opener):
-            return []
-        contents = opener.open_data(records)
+            return [], None
+        contents, rest = opener.open_data(records)
         self.opened += len(contents)
-        return contents
+        if rest is None:
+            return contents, None
+        self.opened += 1
+        other = Opened(rest[-1], rest[:-1], opener.overhead_before)
+        self._follow(other)
+        return contents, other
 
     def _try(self, opener: Opener, header: Octets, fragment: Octets) -> Opened | None:
         try:

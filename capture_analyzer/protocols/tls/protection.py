@@ -111,31 +111,38 @@ class Tls13Opener:
         return inner[-1], inner[:-1]
 
 
-    def open_data(self, records: Iterable[tuple[Octets, Octets]]) -> list[bytes]:
+    def open_data(
+        self, records: Iterable[tuple[Octets, Octets]]
+    ) -> tuple[list[bytes], bytes | None]:
         """Open records for as long as they hold application data.
 
         Args:
             records: headers and fragments.
 
         Returns:
-            What they hold, each with the octet of its content type behind it. The record
-            behind the last of them holds something else, or does not open.
+            What they hold, each with the octet of its content type behind it; and what the
+            record behind them holds, with its type likewise, if that is something else. None
+            if there is no such record, or it does not open.
         """
         decrypt, iv, sequence = self._decrypt, self._iv, self.sequence
         contents: list[bytes] = []
+        other: bytes | None = None
         try:
             for header, fragment in records:
                 content = decrypt((iv ^ sequence).to_bytes(12, "big"), fragment, header)
                 if content[-1:] != _APPLICATION_DATA:
                     content = content.rstrip(b"\x00")  # padding (RFC 8446, section 5.4)
                     if content[-1:] != _APPLICATION_DATA:
+                        if content:
+                            other = content
+                            sequence += 1
                         break
                 contents.append(content)
                 sequence += 1
         except _refusals():
             pass
         self.sequence = sequence
-        return contents
+        return contents, other
 
 
 class Tls12Opener:
