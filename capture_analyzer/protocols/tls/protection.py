@@ -110,7 +110,6 @@ class Tls13Opener:
             raise CannotOpenError("a record of nothing but padding")
         return inner[-1], inner[:-1]
 
-
     def open_data(
         self, records: Iterable[tuple[Octets, Octets]]
     ) -> tuple[list[bytes], bytes | None]:
