@@ -20,7 +20,6 @@ from capture_analyzer.protocols.tls import handshake, names
 from capture_analyzer.protocols.tls.connection import Understood
 from capture_analyzer.protocols.tls.decryption import (
     Decryptor,
-    can_decrypt,
     tls12_decryptors,
     tls13_decryptors,
 )
@@ -28,6 +27,7 @@ from capture_analyzer.protocols.tls.handshake import ClearMessage, split_message
 from capture_analyzer.protocols.tls.hello import parse_encrypted_extensions
 from capture_analyzer.protocols.tls.records import HEADER_BYTES
 from capture_analyzer.protocols.tls.sessions import SessionFinder, Trial
+from capture_analyzer.protocols.tls.suites import why_not
 
 Decryptors = tuple[Decryptor | None, Decryptor | None]
 """Of the client's and the server's direction; None without a secret for it."""
@@ -187,8 +187,8 @@ def _decryptors(
     session: Mapping[str, bytes] = secrets.of(random) if random else {}
     if tls.version not in (None, _TLS13, _TLS12):
         return f"{tls.version} can't be decrypted by this version"
-    if suite is not None and not can_decrypt(suite, tls13=tls.version != _TLS12):
-        return f"cipher suite {tls.cipher_suite} can't be decrypted by this version"
+    if suite is not None and (reason := why_not(suite, tls13=tls.version != _TLS12)):
+        return f"cipher suite {tls.cipher_suite} can't be decrypted: {reason}"
     # Of an encrypted ClientHello the outer random is seen, and the log has the inner one.
     hidden = tls.ech_offered and tls.version != _TLS12
     if random is not None and not session and not hidden:

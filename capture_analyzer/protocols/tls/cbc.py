@@ -8,26 +8,36 @@ of the two it is need not be known: the MAC that fits tells.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, Final, Literal
 
 from capture_analyzer.protocols.tls.key_schedule import tls12_prf
 from capture_analyzer.protocols.tls.protection import CannotOpenError, Octets
 
-_BLOCK: Final = 16
 _MAC_OCTETS: Final = {"sha1": 20, "sha256": 32, "sha384": 48}
+_BLOCK_OCTETS: Final = {"AES": 16, "Camellia": 16, "SEED": 16, "IDEA": 8, "TripleDES": 8}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CbcProtection:
-    """How a CBC suite protects records: AES with this key length, HMAC with this hash."""
+    """How a CBC suite protects records: a block cipher with this key length, HMAC with this hash.
+
+    DES is TripleDES with a key of 8 octets, which is used three times.
+    """
 
     key_octets: int
     mac: Literal["sha1", "sha256", "sha384"]
+    cipher: Literal["AES", "Camellia", "SEED", "IDEA", "TripleDES"] = "AES"
 
     @property
     def mac_octets(self) -> int:
         """Length of the MAC and of its key."""
         return _MAC_OCTETS[self.mac]
+
+    @property
+    def block_octets(self) -> int:
+        """Length of the cipher's block, and of the explicit IV."""
+        return _BLOCK_OCTETS[self.cipher]
 
     @property
     def prf_hash(self) -> str:
@@ -36,23 +46,85 @@ class CbcProtection:
 
 
 CBC_SUITES: Final[dict[int, CbcProtection]] = {
-    # RFC 5246, appendix A.5; RFC 8422; RFC 4279; RFC 5489
+    # AES: RFC 5246, appendix A.5; RFC 8422; RFC 4279; RFC 5487; RFC 5489; RFC 5054
     **dict.fromkeys(
-        (0x002F, 0x0032, 0x0033, 0x008C, 0xC004, 0xC009, 0xC00E, 0xC013, 0xC035),
+        (*range(0x002F, 0x0035), 0x008C, 0x0090, 0x0094, 0xC004, 0xC009, 0xC00E, 0xC013),
         CbcProtection(16, "sha1"),
     ),
+    **dict.fromkeys((0xC018, *range(0xC01D, 0xC020), 0xC035), CbcProtection(16, "sha1")),
     **dict.fromkeys(
-        (0x0035, 0x0038, 0x0039, 0x008D, 0xC005, 0xC00A, 0xC00F, 0xC014, 0xC036),
+        (*range(0x0035, 0x003B), 0x008D, 0x0091, 0x0095, 0xC005, 0xC00A, 0xC00F, 0xC014),
         CbcProtection(32, "sha1"),
     ),
+    **dict.fromkeys((0xC019, *range(0xC020, 0xC023), 0xC036), CbcProtection(32, "sha1")),
     **dict.fromkeys(
-        (0x003C, 0x0040, 0x0067, 0xC023, 0xC025, 0xC027, 0xC029, 0xC037),
+        (0x003C, 0x003E, 0x003F, 0x0040, 0x0067, 0x006C, 0x00AE, 0x00B2, 0x00B6),
         CbcProtection(16, "sha256"),
     ),
-    **dict.fromkeys((0x003D, 0x006A, 0x006B), CbcProtection(32, "sha256")),
-    **dict.fromkeys((0xC024, 0xC026, 0xC028, 0xC02A, 0xC038), CbcProtection(32, "sha384")),
+    **dict.fromkeys((0xC023, 0xC025, 0xC027, 0xC029, 0xC037), CbcProtection(16, "sha256")),
+    **dict.fromkeys((0x003D, *range(0x0068, 0x006C), 0x006D), CbcProtection(32, "sha256")),
+    **dict.fromkeys(
+        (0x00AF, 0x00B3, 0x00B7, 0xC024, 0xC026, 0xC028, 0xC02A, 0xC038),
+        CbcProtection(32, "sha384"),
+    ),
+    # 3DES: the same RFCs
+    **dict.fromkeys(
+        (0x000A, 0x000D, 0x0010, 0x0013, 0x0016, 0x001B, 0x008B, 0x008F, 0x0093, 0xC003),
+        CbcProtection(24, "sha1", "TripleDES"),
+    ),
+    **dict.fromkeys(
+        (0xC008, 0xC00D, 0xC012, 0xC017, *range(0xC01A, 0xC01D), 0xC034),
+        CbcProtection(24, "sha1", "TripleDES"),
+    ),
+    # DES and IDEA: RFC 5469
+    **dict.fromkeys(
+        (0x0009, 0x000C, 0x000F, 0x0012, 0x0015, 0x001A), CbcProtection(8, "sha1", "TripleDES")
+    ),
+    0x0007: CbcProtection(16, "sha1", "IDEA"),
+    # SEED: RFC 4162
+    **dict.fromkeys(range(0x0096, 0x009C), CbcProtection(16, "sha1", "SEED")),
+    # Camellia: RFC 5932, RFC 6367
+    **dict.fromkeys(range(0x0041, 0x0047), CbcProtection(16, "sha1", "Camellia")),
+    **dict.fromkeys(range(0x0084, 0x008A), CbcProtection(32, "sha1", "Camellia")),
+    **dict.fromkeys(range(0x00BA, 0x00C0), CbcProtection(16, "sha256", "Camellia")),
+    **dict.fromkeys(range(0x00C0, 0x00C6), CbcProtection(32, "sha256", "Camellia")),
+    **dict.fromkeys(
+        (*range(0xC072, 0xC07A, 2), *range(0xC094, 0xC09C, 2)),
+        CbcProtection(16, "sha256", "Camellia"),
+    ),
+    **dict.fromkeys(
+        (*range(0xC073, 0xC07A, 2), *range(0xC095, 0xC09C, 2)),
+        CbcProtection(32, "sha384", "Camellia"),
+    ),
 }
-"""AES-CBC suites of TLS 1.2 by number."""
+"""CBC suites of TLS 1.2 by number."""
+
+
+@functools.cache
+def lacking_cipher(protection: CbcProtection) -> bool:
+    """Whether the cryptography library here does not have a suite's cipher (any more)."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.ciphers import Cipher
+    from cryptography.hazmat.primitives.ciphers.modes import CBC
+
+    try:
+        cipher = _key(protection, bytes(range(protection.key_octets)))
+        Cipher(cipher, CBC(bytes(protection.block_octets))).decryptor()
+    except (AttributeError, UnsupportedAlgorithm):
+        return True
+    return False
+
+
+def _key(protection: CbcProtection, key: bytes) -> Any:
+    """The block cipher with a key. The library moves old ciphers aside."""
+    from cryptography.hazmat.decrepit.ciphers import algorithms as aside
+    from cryptography.hazmat.primitives.ciphers import algorithms
+
+    name = protection.cipher
+    if name == "TripleDES":
+        key = (key * 3)[:24]
+    algorithm = getattr(aside, name, None) or getattr(algorithms, name)
+    return algorithm(key)
 
 
 def cbc_keys(
@@ -75,6 +147,7 @@ class CbcOpener:
     """Opens the records of one direction; an `Opener`."""
 
     __slots__ = (
+        "_block",
         "_cipher",
         "_mac_first",
         "_mac_key",
@@ -85,14 +158,13 @@ class CbcOpener:
     )
 
     def __init__(self, key: bytes, mac_key: bytes, protection: CbcProtection) -> None:
-        from cryptography.hazmat.primitives.ciphers.algorithms import AES
-
-        self._cipher: Any = AES(key)
+        self._cipher: Any = _key(protection, key)
+        self._block = protection.block_octets
         self._mac_key = mac_key
         self._protection = protection
         self._mac_first: bool | None = None  # in the ciphertext; None = not known yet
-        self.overhead_before = _BLOCK  # the explicit IV
-        self.overhead = _BLOCK + protection.mac_octets + 1  # the least: padding differs
+        self.overhead_before = self._block  # the explicit IV
+        self.overhead = self._block + protection.mac_octets + 1  # the least: padding differs
         self.sequence = 0
 
     def open(self, header: Octets, fragment: Octets) -> tuple[int, bytes]:
@@ -110,7 +182,7 @@ class CbcOpener:
     def _mac_behind(self, header: Octets, data: bytes) -> bytes | None:
         """encrypt_then_mac; None if the MAC does not fit (RFC 7366, section 3)."""
         sealed, mac = data[: -self._protection.mac_octets], data[-self._protection.mac_octets :]
-        if len(sealed) < 2 * _BLOCK or len(sealed) % _BLOCK:
+        if len(sealed) < 2 * self._block or len(sealed) % self._block:
             return None
         if self._mac(header, sealed) != mac:
             return None
@@ -118,7 +190,7 @@ class CbcOpener:
 
     def _mac_inside(self, header: Octets, data: bytes) -> bytes | None:
         """MAC, then encrypt; None if it does not fit (RFC 5246, section 6.2.3.2)."""
-        if len(data) < 2 * _BLOCK or len(data) % _BLOCK:
+        if len(data) < 2 * self._block or len(data) % self._block:
             return None
         plain = _unpadded(self._decrypt(data))
         size = self._protection.mac_octets
@@ -131,8 +203,8 @@ class CbcOpener:
         from cryptography.hazmat.primitives.ciphers import Cipher
         from cryptography.hazmat.primitives.ciphers.modes import CBC
 
-        decryptor = Cipher(self._cipher, CBC(data[:_BLOCK])).decryptor()
-        plain: bytes = decryptor.update(data[_BLOCK:])
+        decryptor = Cipher(self._cipher, CBC(data[: self._block])).decryptor()
+        plain: bytes = decryptor.update(data[self._block :])
         return plain
 
     def _mac(self, header: Octets, data: bytes) -> bytes:

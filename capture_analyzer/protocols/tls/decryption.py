@@ -267,8 +267,3 @@ def tls12_openers(
         return None
     client, server = cbc_keys(master, client_random, server_random, cbc)
     return CbcOpener(*client, cbc), CbcOpener(*server, cbc)
-
-
-def can_decrypt(suite: int, *, tls13: bool) -> bool:
-    """Whether records of this suite can be opened at all."""
-    return suite in TLS13_SUITES if tls13 else suite in TLS12_SUITES or suite in CBC_SUITES

@@ -294,16 +294,51 @@ def tls12_cbc_mac_first(stage: Stage) -> None:
 
 @scenario(
     "tls12-camellia",
-    """TLS 1.2 with ECDHE-ECDSA-CAMELLIA128-SHA256 and keys: this version can't open its records,
-    and says so; the requests are inferred.""",
+    """TLS 1.2 with ECDHE-ECDSA-CAMELLIA128-SHA256 (CBC) and keys, without the extended master
+    secret.""",
+    form=Form(keys=True),
+    silent=(*QUIET, "capture/not-decrypted"),
+)
+def tls12_camellia(stage: Stage) -> None:
+    """A suite that is seldom seen."""
+    _suite(stage, "ECDHE-ECDSA-CAMELLIA128-SHA256", options=1)  # SSL_OP_NO_EXTENDED_MASTER_SECRET
+
+
+@scenario(
+    "tls12-ccm",
+    "TLS 1.2 with ECDHE-ECDSA-AES128-CCM8 and keys: tags of 8 octets.",
+    form=Form(keys=True),
+    silent=DECRYPTED,
+)
+def tls12_ccm(stage: Stage) -> None:
+    """An AEAD with a short tag."""
+    _suite(stage, "ECDHE-ECDSA-AES128-CCM8")
+
+
+@scenario(
+    "tls13-ccm",
+    "TLS 1.3 with keys: TLS_AES_128_CCM_SHA256; two requests, think 40 and 90 ms.",
+    form=Form(keys=True),
+    silent=DECRYPTED,
+    openssl="Ciphersuites = TLS_AES_128_CCM_SHA256",
+)
+def tls13_ccm(stage: Stage) -> None:
+    """Another cipher."""
+    _plain(stage)
+
+
+@scenario(
+    "tls12-aria",
+    """TLS 1.2 with ECDHE-ECDSA-ARIA128-GCM-SHA256 and keys: its records can't be opened, and that
+    is said; the requests are inferred.""",
     form=Form(keys=True),
     fire={"capture/not-decrypted": None},
     silent=QUIET,
     opaque=True,
 )
-def tls12_camellia(stage: Stage) -> None:
+def tls12_aria(stage: Stage) -> None:
     """A suite that is not supported."""
-    _suite(stage, "ECDHE-ECDSA-CAMELLIA128-SHA256")
+    _suite(stage, "ECDHE-ECDSA-ARIA128-GCM-SHA256")
 
 
 def _of_another_session(lines: list[str]) -> list[str]:

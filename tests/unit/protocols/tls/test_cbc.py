@@ -6,12 +6,13 @@ import hmac
 
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher
-from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CBC
 
+from capture_analyzer.protocols.tls import cbc
 from capture_analyzer.protocols.tls.cbc import CBC_SUITES, CbcOpener, CbcProtection, cbc_keys
-from capture_analyzer.protocols.tls.decryption import can_decrypt, tls12_openers
+from capture_analyzer.protocols.tls.decryption import tls12_openers
 from capture_analyzer.protocols.tls.protection import CannotOpenError
+from capture_analyzer.protocols.tls.suites import why_not
 
 PROTECTION = CbcProtection(16, "sha1")
 KEY, MAC_KEY, IV = b"k" * 16, b"m" * 20, bytes(range(16))
@@ -26,18 +27,21 @@ def seal(
     padding: int = 0,
     kind: bytes = HEADER,
     protection: CbcProtection = PROTECTION,
+    mac_key: bytes = MAC_KEY,
 ) -> bytes:
     """A record's fragment, as RFC 5246 or RFC 7366 says; `padding`: more blocks than needed."""
 
     def mac(data: bytes) -> bytes:
         covered = sequence.to_bytes(8, "big") + kind + len(data).to_bytes(2, "big") + data
-        return hmac.digest(MAC_KEY, covered, protection.mac)
+        return hmac.digest(mac_key, covered, protection.mac)
 
+    block = protection.block_octets
     plain = content + (mac(content) if mac_first else b"")
-    count = 15 - len(plain) % 16 + 16 * padding
+    count = block - 1 - len(plain) % block + block * padding
     plain += bytes((count,)) * (count + 1)
-    encryptor = Cipher(AES(KEY), CBC(IV)).encryptor()
-    sealed = IV + encryptor.update(plain) + encryptor.finalize()
+    key = cbc._key(protection, (KEY * 2)[: protection.key_octets])
+    encryptor = Cipher(key, CBC(IV[:block])).encryptor()
+    sealed = IV[:block] + encryptor.update(plain) + encryptor.finalize()
     return sealed if mac_first else sealed + mac(sealed)
 
 
@@ -92,9 +96,43 @@ def test_suites() -> None:
     assert CBC_SUITES[0xC013] == PROTECTION
     assert CBC_SUITES[0xC024].prf_hash == "sha384"
     assert CBC_SUITES[0x003D].prf_hash == "sha256"
-    assert all(can_decrypt(suite, tls13=False) for suite in CBC_SUITES)
-    assert not any(can_decrypt(suite, tls13=True) for suite in CBC_SUITES)
+    assert CBC_SUITES[0xC012] == CbcProtection(24, "sha1", "TripleDES")
+    assert CBC_SUITES[0xC077] == CbcProtection(32, "sha384", "Camellia")
+    assert CBC_SUITES[0xC076] == CbcProtection(16, "sha256", "Camellia")
+    assert not any(why_not(suite, tls13=False) for suite in CBC_SUITES)
+    assert all(why_not(suite, tls13=True) for suite in CBC_SUITES)
     secrets = {"CLIENT_RANDOM": b"m" * 48}
     assert tls12_openers(secrets, 0xC013, b"c" * 32, b"s" * 32) is not None
-    assert tls12_openers(secrets, 0x000A, b"c" * 32, b"s" * 32) is None, "3DES"
+    assert tls12_openers(secrets, 0x000A, b"c" * 32, b"s" * 32) is not None, "3DES"
+    assert tls12_openers(secrets, 0x0005, b"c" * 32, b"s" * 32) is None, "RC4"
     assert tls12_openers({"CLIENT_RANDOM": b"m"}, 0xC013, b"c" * 32, b"s" * 32) is None
+
+
+OTHERS = sorted(
+    {protection for protection in CBC_SUITES.values() if protection.cipher != "AES"},
+    key=lambda protection: (protection.cipher, protection.key_octets, protection.mac),
+)
+
+
+@pytest.mark.parametrize("mac_first", [False, True])
+@pytest.mark.parametrize("protection", OTHERS, ids=str)
+def test_other_ciphers(protection: CbcProtection, mac_first: bool) -> None:
+    mac_key = MAC_KEY if protection.mac == "sha1" else (MAC_KEY * 3)[: protection.mac_octets]
+    opener = CbcOpener((KEY * 2)[: protection.key_octets], mac_key, protection)
+    for sequence, size in enumerate((0, 7, 8, 1000)):
+        content = bytes((sequence,)) * size
+        fragment = seal(
+            content, sequence, mac_first=mac_first, protection=protection, mac_key=mac_key
+        )
+        assert opener.overhead <= len(fragment) - size
+        assert opener.open(header(fragment), fragment) == (23, content)
+
+
+def test_a_cipher_that_the_library_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(protection: CbcProtection, key: bytes) -> object:
+        raise AttributeError(protection.cipher)
+
+    monkeypatch.setattr(cbc, "_key", none)
+    cbc.lacking_cipher.cache_clear()
+    assert why_not(0xC076, tls13=False) == "the cryptography library here has no Camellia"
+    cbc.lacking_cipher.cache_clear()
