@@ -65,7 +65,7 @@ def handshakes_of(
         elif kind == "certificate" and shake.certificate_ns is None:
             shake.certificate_ns = message.seen_ns
             shake.packets["certificate"] = message.first_packet_no
-        elif kind == "server_hello_done":
+        elif kind == "server_hello_done" and shake.flight_ns is None:
             shake.flight_ns, shake.packets["flight"] = complete, packet
     # The client's messages come first in the table, so its first hello is kept until here.
     _last_hellos(tables, found)

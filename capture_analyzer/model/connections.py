@@ -17,6 +17,14 @@ class TlsSummary:
     resumption_offered: bool | None = column("The client offered a ticket or PSK.", default=None)
     resumed: bool | None = column("The server accepted it.", default=None)
     hello_retry: bool = column("A HelloRetryRequest cost one round trip.", default=False)
+    renegotiations: int = column(
+        "Further handshakes inside the connection, by their ChangeCipherSpec (up to TLS 1.2).",
+        default=0,
+    )
+    secure_renegotiation: bool | None = column(
+        "Both hellos signal RFC 5746 (up to TLS 1.2); None = TLS 1.3, or a hello was not captured.",
+        default=None,
+    )
     group: str | None = column(
         "Group of the key exchange, by its IANA name; None = none or unreadable.", default=None
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from capture_analyzer.model.column import rows_equal
 from capture_analyzer.model.tls_records import ROLE_CODE
 from capture_analyzer.model.waits import Waits
 from capture_analyzer.pipeline.causes.facts import STEP_NS, Facts, connection_waits
@@ -28,6 +29,8 @@ def find(facts: Facts) -> Waits:
             begin = up
         owner = int(facts.setup_of[number])
         end = ready.get(number, tls.end_ns)
+        if tls.renegotiations:
+            last[number] = _last_packet(facts, number, tls.end_ns)
         rows.append((begin, end, number, owner, first[number], last[number], 0))
     return connection_waits("tls_handshake", rows)
 
@@ -44,3 +47,11 @@ def _handshake_packets(facts: Facts) -> tuple[list[int], list[int]]:
     np.maximum.at(last, owner, records.last_packet_no[chosen].astype(np.int64))
     first[first == np.iinfo(np.int64).max] = 0
     return first.tolist(), last.tolist()
+
+
+def _last_packet(facts: Facts, number: int, end_ns: int) -> int:
+    """The packet of the last record of a connection's first handshake."""
+    records = facts.tls_records
+    part = rows_equal(records.connection_no, number)
+    mine = (records.role[part] == ROLE_CODE["handshake"]) & (records.seen_ns[part] <= end_ns)
+    return int(records.last_packet_no[part][mine].max(initial=0))

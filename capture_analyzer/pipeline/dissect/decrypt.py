@@ -16,6 +16,7 @@ from capture_analyzer.model.tls_records import ROLE_CODE, HandshakeMessage, TlsR
 from capture_analyzer.pipeline.certificates import decompress
 from capture_analyzer.pipeline.dissect.guard import Guard
 from capture_analyzer.pipeline.dissect.plaintext import Plain, Records, lay_out, open_records
+from capture_analyzer.pipeline.dissect.renegotiation import Agreed, Direction, later_handshakes
 from capture_analyzer.protocols.tls import handshake, names
 from capture_analyzer.protocols.tls.connection import Understood
 from capture_analyzer.protocols.tls.decryption import (
@@ -35,6 +36,7 @@ Decryptors = tuple[Decryptor | None, Decryptor | None]
 _PROTECTED: Final = (handshake.ALERT, handshake.HANDSHAKE, handshake.APPLICATION_DATA)
 _NO_SECRETS: Final = "the key log has no secrets for this session"
 _NOT_CAPTURED: Final = "the handshake was not captured"
+_LATER_UNKNOWN: Final = "the key log has no secrets for a later handshake on the connection"
 _NONE_FITS: Final = "the handshake was not captured, and no session of the key log fits"
 _TLS13: Final = "TLS 1.3"
 _TLS12: Final = "TLS 1.2"
@@ -171,6 +173,8 @@ def open_connection(
         tls.why_not = _nothing_opened(sides, records)
         return None
     _summarise(tls, plains, sides, records)
+    if understood.keys_changed and tls.decrypted == "partial":
+        tls.why_not = _LATER_UNKNOWN
     return OpenedConnection(sides, (plains[0], plains[1]), messages)
 
 
@@ -202,13 +206,26 @@ def _decryptors(
             if found12 is None:
                 return _NONE_FITS
             session, random = found12
-        return tls12_decryptors(session, suite, random, understood.server_random)
+        first = Agreed(session, suite, random, understood.server_random)
+        return _tls12(first, understood, sides, secrets)
     if session and suite is not None:
         decryptors = tls13_decryptors(session, suite, early=bool(tls.early_data))
         if decryptors == (None, None):
             return "the key log has no traffic secrets for this session"
         return decryptors
     return _found_by_trial(tls, understood, sides, records, session, finder)
+
+
+def _tls12(
+    first: Agreed, understood: Understood, sides: tuple[Side, Side], secrets: Secrets
+) -> Decryptors:
+    """Decryptors of a TLS 1.2 connection, with the keys of all its handshakes."""
+    openers = first.openers()
+    if openers is None:
+        return None, None
+    client, server = (Direction(side.stream, side.records, side.protected_from) for side in sides)
+    later, understood.keys_changed = later_handshakes(first, (client, server), secrets)
+    return tls12_decryptors([openers, *later])
 
 
 def _found_by_trial(
@@ -278,7 +295,7 @@ def _handshake(
     first, last = side.first + message.first_record, side.first + message.last_record
     if message.type == handshake.FINISHED and from_client and tls.version != _TLS12:
         _end(tls, int(table.seen_ns[last]))
-    elif message.type == handshake.NEW_SESSION_TICKET:
+    elif message.type == handshake.NEW_SESSION_TICKET and tls.version != _TLS12:
         table.role[last] = ROLE_CODE["ticket"]
     return _row(connection.connection_no, from_client, message, table, first, last)
 

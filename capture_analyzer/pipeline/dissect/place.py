@@ -56,7 +56,7 @@ class Place:
     def found(self, opened: Opened) -> None:
         """A record opened behind what was lost."""
         decryptor = self._decryptor
-        if not decryptor.last_key or decryptor.opened == 1:
+        if not decryptor.data_key or decryptor.opened == 1:
             self._forget(0)  # what was lost belonged to the handshake
         elif opened.new_key:
             # At most so many of the lost records held application data.
@@ -90,7 +90,7 @@ class Place:
             self.missing = 0  # the capture ended in the middle of it
         if self.end is not None and end > self.end:
             self.gap(end)
-        if self.lost and self._decryptor.opened and self._decryptor.last_key:
+        if self.lost and self._decryptor.opened and self._decryptor.data_key:
             self._move(0)
 
 

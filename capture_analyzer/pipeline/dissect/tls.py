@@ -133,6 +133,7 @@ def dissect_tls(
             for clause, from_client, index in understood.problems:
                 anomalies.append(heads.problem(place, number, clause, from_client, index))
     _set_roles(records, special, clear_types, walked, first, totals, streams)
+    _count_handshakes(connections, walked, clear_types)
     if secrets is not None:
         finder = SessionFinder(_unnamed(secrets, plain))
         waiting = Waiting(read, guard)
@@ -373,6 +374,19 @@ def _lost_boundaries(walked: Walked) -> list[Anomaly]:
             )
         )
     return list(anomalies.values())
+
+
+def _count_handshakes(
+    connections: Sequence[Connection], walked: Walked, clear_types: NDArray[np.bool_]
+) -> None:
+    """Note handshakes behind the first: up to TLS 1.2 each has a ChangeCipherSpec a side."""
+    rows = walked.row[walked.content_type == CHANGE_CIPHER_SPEC]
+    counts = np.bincount(rows[clear_types[rows >> 1]], minlength=2 * len(connections))
+    both = np.minimum(counts[0::2], counts[1::2])
+    for number in np.flatnonzero(both > 1).tolist():
+        tls = connections[number].tls
+        if tls is not None:
+            tls.renegotiations = int(both[number]) - 1
 
 
 def _set_roles(

@@ -64,6 +64,7 @@ class Understood:
             protected.
         certificate, certificate_status: bodies of the server's messages of these types, in
             clear or decrypted; None if there was none or it can't be read.
+        keys_changed: a later handshake (up to TLS 1.2) put keys in force that are not known.
     """
 
     summary: TlsSummary
@@ -82,6 +83,7 @@ class Understood:
     server_protected_from: int = 0
     certificate: bytes | None = None
     certificate_status: bytes | None = None
+    keys_changed: bool = False
 
 
 def understand(
@@ -277,6 +279,8 @@ def _finish_tls12(
     """Resumption, stapling and end of a handshake up to TLS 1.2 (RFC 5246, section 7.3)."""
     summary = result.summary
     result.alpn = hello.alpn
+    if offered is not None:
+        summary.secure_renegotiation = offered.secure_renegotiation and hello.secure_renegotiation
     types = {message.type for message in server_part.messages}
     for message in server_part.messages:
         if message.type == handshake.CERTIFICATE:

@@ -66,16 +66,20 @@ class Decryptor:
     Args:
         openers: in the order in which a sender uses them. The first may be for early data.
         early: the first of `openers` is for early data.
+        data_from: the first of `openers` whose key is for application data; None = the last.
 
     Attributes:
         overhead: octets that protection adds to the content of a record, without padding.
-        last_key: the last of `openers`, for application data, or an update of it is in use.
+        data_key: a key for application data is in use.
         opened: records that opened.
         failed: records that did not.
     """
 
-    def __init__(self, openers: Sequence[Opener], *, early: bool = False) -> None:
+    def __init__(
+        self, openers: Sequence[Opener], *, early: bool = False, data_from: int | None = None
+    ) -> None:
         self._openers = list(openers)
+        self._data_from = len(openers) - 1 if data_from is None else data_from
         self._early = openers[0] if early else None
         self._current = 0
         # How many records were lost since the last one that opened: at least, at most.
@@ -83,7 +87,7 @@ class Decryptor:
         self._most = 0
         self._tries = MAX_TRIES
         self.overhead = openers[0].overhead
-        self.last_key = len(openers) == 1
+        self.data_key = self._data_from == 0
         self.opened = 0
         self.failed = 0
 
@@ -158,7 +162,7 @@ class Decryptor:
 
     def _take(self, position: int) -> None:
         self._current = position
-        self.last_key = position == len(self._openers) - 1
+        self.data_key = position >= self._data_from
 
     def _search(self, header: Octets, fragment: Octets) -> Opened | None:
         """Records may have been lost: look ahead in sequence numbers, then for other keys."""
@@ -242,13 +246,16 @@ def tls13_openers(secrets: Mapping[str, bytes], suite: int, *labels: str) -> lis
 
 
 def tls12_decryptors(
-    secrets: Mapping[str, bytes], suite: int, client_random: bytes, server_random: bytes
-) -> tuple[Decryptor | None, Decryptor | None]:
-    """(client's, server's) decryptors of a TLS 1.2 connection."""
-    openers = tls12_openers(secrets, suite, client_random, server_random)
-    if openers is None:
-        return None, None
-    return Decryptor([openers[0]]), Decryptor([openers[1]])
+    handshakes: Sequence[tuple[Opener, Opener]],
+) -> tuple[Decryptor, Decryptor]:
+    """(client's, server's) decryptors of a TLS 1.2 connection.
+
+    Args:
+        handshakes: openers of the client's and the server's records for the keys of each of its
+            handshakes, in order (RFC 5246, section 7.4.1).
+    """
+    client, server = zip(*handshakes, strict=True)
+    return Decryptor(client, data_from=0), Decryptor(server, data_from=0)
 
 
 def tls12_openers(

@@ -33,9 +33,14 @@ _EARLY_DATA: Final = 42
 _SUPPORTED_VERSIONS: Final = 43
 _KEY_SHARE: Final = 51
 _ENCRYPTED_CLIENT_HELLO: Final = 0xFE0D
+_RENEGOTIATION_INFO: Final = 0xFF01
+_RENEGOTIATION_SCSV: Final = 0x00FF  # a suite that stands for an empty renegotiation_info
 
 _SERVER_EXTENSIONS: Final = frozenset(
-    (_STATUS_REQUEST, _ALPN, _PRE_SHARED_KEY, _SUPPORTED_VERSIONS, _KEY_SHARE)
+    (
+        *(_STATUS_REQUEST, _ALPN, _PRE_SHARED_KEY, _SUPPORTED_VERSIONS, _KEY_SHARE),
+        _RENEGOTIATION_INFO,
+    )
 )
 _CLIENT_EXTENSIONS: Final = _SERVER_EXTENSIONS | {
     _SERVER_NAME,
@@ -68,6 +73,8 @@ class ClientHello:
         ticket_offered: it has a session_ticket that is not empty (RFC 5077).
         early_data: it has early_data.
         status_request: it asks for an OCSP response.
+        secure_renegotiation: it has renegotiation_info, or the suite in its place (RFC 5746,
+            section 3.3).
         ech: it has encrypted_client_hello: SNI and ALPN may be those of the outer hello.
     """
 
@@ -82,6 +89,7 @@ class ClientHello:
     early_data: bool = False
     status_request: bool = False
     ech: bool = False
+    secure_renegotiation: bool = False
     _suites: bytes = b""
     _groups: bytes = b""
     _key_shares: bytes = b""
@@ -121,6 +129,7 @@ class ServerHello:
         psk_accepted: it has pre_shared_key.
         status_request: it echoes status_request (up to TLS 1.2).
         hello_retry: it is a HelloRetryRequest.
+        secure_renegotiation: it has renegotiation_info (RFC 5746, section 3.4).
     """
 
     version: int
@@ -132,6 +141,7 @@ class ServerHello:
     psk_accepted: bool = False
     status_request: bool = False
     hello_retry: bool = False
+    secure_renegotiation: bool = False
 
 
 _Hello = TypeVar("_Hello", ClientHello, ServerHello)
@@ -207,6 +217,7 @@ def parse_client_hello(body: bytes) -> ClientHello:
             like.early_data,
             like.status_request,
             like.ech,
+            like.secure_renegotiation,
             like._suites,
             like._groups,
             body[key_shares_at : key_shares_at + len(like._key_shares)],
@@ -251,6 +262,9 @@ def parse_client_hello(body: bytes) -> ClientHello:
         elif kind == _ENCRYPTED_CLIENT_HELLO:
             hello.ech = True
             copied.append((start, stop))
+        elif kind == _RENEGOTIATION_INFO:
+            hello.secure_renegotiation = True
+    hello.secure_renegotiation |= _RENEGOTIATION_SCSV in hello.cipher_suites
     _known_client_hellos.add(body, hello, key_shares_at, copied)
     return hello
 
@@ -274,6 +288,7 @@ def parse_server_hello(body: bytes) -> ServerHello:
             like.alpn,
             like.psk_accepted,
             like.status_request,
+            secure_renegotiation=like.secure_renegotiation,
         )
     if len(body) < 38 or len(body) < 38 + body[34]:
         raise MalformedHelloError("ServerHello shorter than its fixed fields")
@@ -295,6 +310,8 @@ def parse_server_hello(body: bytes) -> ServerHello:
             hello.alpn = names[0] if names else None
         elif kind == _STATUS_REQUEST:
             hello.status_request = True
+        elif kind == _RENEGOTIATION_INFO:
+            hello.secure_renegotiation = True
     if not hello.hello_retry:
         _known_server_hellos.add(body, hello, 0, copied)
     return hello

@@ -11,6 +11,7 @@ from capture_maker.http import request as http_request
 from capture_maker.llm import ANSWER_NEEDLE, COOKIE, QUERY, TOKEN
 from capture_maker.network import Packet
 from capture_maker.records import RecordSocket
+from capture_maker.renegotiation import Tls12Socket
 from capture_maker.simulation import MS, Process
 from capture_maker.stage import Form, Stage, scenario
 from capture_maker.tls import TlsSocket, client_context, server_context
@@ -339,6 +340,48 @@ def tls13_ccm(stage: Stage) -> None:
 def tls12_aria(stage: Stage) -> None:
     """A suite that is not supported."""
     _suite(stage, "ECDHE-ECDSA-ARIA128-GCM-SHA256")
+
+
+@scenario(
+    "tls12-renegotiation",
+    """TLS 1.2 with keys: client and server shake hands again before the first request, and once
+    more between the requests, where the server asks for it. Each time new keys come into force;
+    think 40 and 90 ms.""",
+    form=Form(keys=True),
+    silent=(*DECRYPTED, "tls/not-resumed", "tls/slow-handshake"),
+)
+def tls12_renegotiation(stage: Stage) -> None:
+    """Handshakes inside the connection."""
+    host, _ = stage.server("api", "203.0.113.20", 24 * MS)
+    sockets: list[Tls12Socket] = []
+    server, client = (
+        server_context(API),
+        client_context(stage.key_log, ssl.TLSVersion.TLSv1_2),
+    )
+    for context in (server, client):
+        context.set_ciphers("ECDHE-ECDSA-AES128-GCM-SHA256")
+
+    def layer(*args: object, **more: object) -> Tls12Socket:
+        return Tls12Socket(*args, key_log=stage.key_log, peers=sockets, **more)
+
+    stage.serve_tls(host, 443, route, server, layer)
+
+    def run() -> Process:
+        socket = yield from stage.open_socket(
+            host, 443, context=client, server_name=API, layer=layer
+        )
+        assert isinstance(socket, Tls12Socket)
+        yield from socket.renegotiate()
+        yield 20 * MS
+        http = Client(stage.simulation, socket)
+        yield from http.call(get("/small"))
+        yield 60 * MS
+        yield from socket.renegotiate(asked=True)
+        yield 20 * MS
+        yield from http.call(get("/large"))
+        http.close()
+
+    stage.simulation.start(run())
 
 
 def _of_another_session(lines: list[str]) -> list[str]:

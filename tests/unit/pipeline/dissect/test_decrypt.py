@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from capture_analyzer.api import analyze
+from capture_analyzer.detectors.handshakes import handshakes_of
 from capture_analyzer.model.analysis import Analysis
 from capture_analyzer.model.connections import TlsSummary
-from capture_analyzer.model.tls_records import ROLES
+from capture_analyzer.model.tls_records import ROLE_CODE, ROLES
 from capture_analyzer.pipeline.dissect import tls as dissect_tls
 from capture_analyzer.protocols.tls.connection import Understood
 
@@ -274,3 +275,50 @@ def test_an_encrypted_client_hello_has_another_random_in_the_key_log(
     assert paths(analysis) == (BOTH if offered else [])
     other = case.analyse("tls13-aes128", keys=lambda _: lines("tls13-chacha"))
     assert summary(other).why_not == "the key log has no secrets for this session"
+
+
+def test_keys_change_with_every_handshake_on_a_connection(case: Case) -> None:
+    analysis = case.analyse("tls12-renegotiation")
+    tls = summary(analysis)
+    assert (tls.decrypted, tls.renegotiations, tls.secure_renegotiation) == ("yes", 2, True)
+    assert paths(analysis) == BOTH
+    hellos = [m.type for m in analysis.tables.handshake_messages if m.type.endswith("hello")]
+    assert hellos == ["client_hello"] * 3 + ["server_hello"] * 3
+    shake = handshakes_of(analysis.tables, [0])[0]
+    assert shake.flight_ns is not None
+    assert tls.end_ns is not None
+    assert shake.flight_ns < tls.end_ns, "the steps are those of the first handshake"
+    records = analysis.tables.tls_records
+    assert tls.end_ns < records.seen_ns[records.role == ROLE_CODE["handshake"]].max()
+
+
+@pytest.mark.parametrize(("kept", "asked"), [(2, BOTH[:1]), (1, [])])
+def test_the_secrets_of_a_later_handshake_lack(
+    kept: int, asked: list[tuple[str, str, int]], case: Case
+) -> None:
+    analysis = case.analyse(
+        "tls12-renegotiation", keys=lambda keys: [k for k in keys if k[0] != "#"][:kept]
+    )
+    tls = summary(analysis)
+    assert (tls.decrypted, tls.renegotiations) == ("partial", 2)
+    assert tls.why_not == "the key log has no secrets for a later handshake on the connection"
+    assert paths(analysis) == asked
+
+
+@pytest.mark.parametrize(
+    ("lost", "left"), [(17, (None, None, 200)), (20, BOTH[1]), (23, BOTH[0]), (33, BOTH[0])]
+)
+def test_renegotiation_with_a_packet_missing(
+    lost: int, left: tuple[str | None, str | None, int], case: Case
+) -> None:
+    """A request, an answer or a later ClientHello lost: what is not behind it stays readable."""
+    analysis = case.analyse("tls12-renegotiation", without=[lost])
+    assert summary(analysis).decrypted == "partial"
+    assert left in paths(analysis)
+
+
+@pytest.mark.shared
+def test_renegotiation_is_seen_without_keys(corpus: Path) -> None:
+    analysis = analyze(corpus / "tls-keys" / "tls-renegotiation.pcap")
+    tls = summary(analysis)
+    assert (tls.renegotiations, tls.secure_renegotiation) == (4, True)

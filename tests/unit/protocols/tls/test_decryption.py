@@ -21,6 +21,7 @@ from capture_analyzer.protocols.tls.decryption import (
     Decryptor,
     Opened,
     tls12_decryptors,
+    tls12_openers,
     tls13_decryptors,
 )
 from capture_analyzer.protocols.tls.key_schedule import TLS12_SUITES, tls12_keys
@@ -91,14 +92,14 @@ def test_from_handshake_to_application_keys(suite: int) -> None:
         sender = Sender(side, suite=suite)
         decryptor = tls13_decryptors(secrets(suite=suite), suite, early=False)[index]
         assert decryptor
-        assert not decryptor.last_key
+        assert not decryptor.data_key
         first = take(decryptor, sender.handshake.seal(HANDSHAKE, b"\x08\x00\x00\x02\x00\x00"))
         assert first == Opened(HANDSHAKE, b"\x08\x00\x00\x02\x00\x00", 0)
         assert text(take(decryptor, sender.handshake.seal(HANDSHAKE, FINISHED))) == FINISHED
-        assert not decryptor.last_key
+        assert not decryptor.data_key
         data = take(decryptor, sender.data(b"one"))
         assert data == Opened(APPLICATION_DATA, b"one", 0, new_key=True)
-        assert decryptor.last_key
+        assert decryptor.data_key
         assert take(decryptor, sender.data(b"two")) == Opened(APPLICATION_DATA, b"two", 0)
         ended = take(decryptor, sender.application.seal(ALERT, b"\x01\x00"))
         assert ended == Opened(ALERT, b"\x01\x00", 0)
@@ -330,11 +331,13 @@ def seal12(suite: int, from_client: bool, sequence: int, kind: int, content: byt
 
 @pytest.mark.parametrize("suite12", [0xC02F, 0xC030, 0xCCA8, 0xC0AC, 0xC0AE, 0x009C])
 def test_tls12(suite12: int) -> None:
-    pair = tls12_decryptors({"CLIENT_RANDOM": MASTER}, suite12, CLIENT_RANDOM, SERVER_RANDOM)
+    openers = tls12_openers({"CLIENT_RANDOM": MASTER}, suite12, CLIENT_RANDOM, SERVER_RANDOM)
+    assert openers
+    pair = tls12_decryptors([openers])
     lead = 0 if suite12 == 0xCCA8 else 8
     for from_client, decryptor in zip((True, False), pair, strict=True):
         assert decryptor
-        assert decryptor.last_key
+        assert decryptor.data_key
         finished = take(decryptor, seal12(suite12, from_client, 0, HANDSHAKE, FINISHED))
         assert finished == Opened(HANDSHAKE, FINISHED, lead)
         data = take(decryptor, seal12(suite12, from_client, 1, APPLICATION_DATA, b"GET /"))
@@ -352,12 +355,9 @@ def test_tls12(suite12: int) -> None:
 
 def test_tls12_without_a_usable_secret() -> None:
     for secrets12 in ({}, {"CLIENT_RANDOM": b"short"}):
-        decryptors = tls12_decryptors(secrets12, 0xC02F, CLIENT_RANDOM, SERVER_RANDOM)
-        assert decryptors == (None, None)
-    assert tls12_decryptors({"CLIENT_RANDOM": MASTER}, 0xC011, CLIENT_RANDOM, SERVER_RANDOM) == (
-        None,
-        None,
-    )
+        assert tls12_openers(secrets12, 0xC02F, CLIENT_RANDOM, SERVER_RANDOM) is None
+    rc4 = tls12_openers({"CLIENT_RANDOM": MASTER}, 0xC011, CLIENT_RANDOM, SERVER_RANDOM)
+    assert rc4 is None
 
 
 # Sessions that no captured ClientHello names
