@@ -2,7 +2,7 @@
 
 from capture_maker.scenarios import incident  # noqa: I001 - the order of the table
 from capture_maker.scenarios import basic, web, names, tls, tls_faults, streams, multiplex, keys
-from capture_maker.scenarios import loss, tcp_faults, tunnels, containers, hostile
+from capture_maker.scenarios import loss, tcp_faults, pools, tunnels, containers, hostile
 
 __all__ = [
     "basic",
@@ -13,6 +13,7 @@ __all__ = [
     "loss",
     "multiplex",
     "names",
+    "pools",
     "streams",
     "tcp_faults",
     "tls",

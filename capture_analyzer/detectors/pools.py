@@ -1,0 +1,168 @@
+"""What a client does with its connections to one server, exchange by exchange.
+
+A client's connections to a server are its pool, whatever keeps them: requests are put on an idle
+one or wait for one, and new ones are opened. The capture shows the client by its address only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import Final, Literal
+
+import numpy as np
+
+from capture_analyzer.detectors.servers import Server, server_of
+from capture_analyzer.model.analysis import Tables
+from capture_analyzer.model.connections import Connection
+from capture_analyzer.model.exchanges import Exchange
+from capture_analyzer.model.packets import FIN, RST
+
+NEVER: Final = 1 << 62  # of what did not end in this capture
+
+_TUNNELS: Final = ("CONNECT",)  # behind it the connection is another protocol's
+_SWITCHED: Final = 101
+_GOAWAY: Final = 7  # RFC 9113, section 6.8
+
+
+@dataclasses.dataclass(slots=True)
+class Pooled:
+    """A connection with its exchanges.
+
+    Attributes:
+        connection: the connection.
+        exchanges: on it, in order of their requests; at least one.
+        closed_ns: first FIN or RST; NEVER = none in this capture.
+        multiplexed: exchanges may run side by side on it.
+        starts: when the request of each exchange began.
+    """
+
+    connection: Connection
+    exchanges: list[Exchange]
+    closed_ns: int
+    multiplexed: bool
+    starts: list[int]
+
+    @property
+    def opened_ns(self) -> int:
+        """Its first SYN, else its first packet."""
+        opened = self.connection.syn_ns
+        return self.connection.start_ns if opened is None else opened
+
+    @property
+    def inferred(self) -> bool:
+        """What it carries was not read."""
+        return self.exchanges[0].inferred
+
+    def before(self, instant_ns: int) -> Exchange | None:
+        """The last exchange whose request had begun by then."""
+        at = bisect_right(self.starts, instant_ns)
+        return self.exchanges[at - 1] if at else None
+
+
+def pools(
+    tables: Tables, least: int = 1, among: Iterable[int] | None = None
+) -> dict[tuple[str, Server], list[Pooled]]:
+    """Connections with exchanges by client and server, each pool in order of opening.
+
+    Args:
+        tables: the facts.
+        least: leave out pools of fewer connections.
+        among: only pools with one of these connections; None = all.
+    """
+    keys: dict[tuple[str, Server], list[Connection]] = {}
+    for connection in tables.connections:
+        keys.setdefault((connection.client_ip, server_of(connection)), []).append(connection)
+    wanted = None if among is None else set(among)
+    exchanges: dict[int, list[Exchange]] = {}
+    for rows in keys.values():
+        if len(rows) < least:
+            continue
+        if wanted is None or any(row.connection_no in wanted for row in rows):
+            exchanges.update((row.connection_no, []) for row in rows)
+    if not exchanges:
+        return {}
+    for exchange in tables.exchanges:
+        if exchange.connection_no in exchanges:
+            exchanges[exchange.connection_no].append(exchange)
+    found: dict[tuple[str, Server], list[Pooled]] = {}
+    for key, rows in keys.items():
+        used = [
+            _pooled(row, exchanges[row.connection_no])
+            for row in rows
+            if exchanges.get(row.connection_no)
+        ]
+        if used and len(used) >= least:
+            found[key] = sorted(used, key=_opening)
+    return found
+
+
+def _pooled(connection: Connection, exchanges: list[Exchange]) -> Pooled:
+    ends = [end for end in (connection.fin_ns, connection.reset_ns) if end is not None]
+    return Pooled(
+        connection,
+        exchanges,
+        min(ends, default=NEVER),
+        connection.alpn == "h2" or exchanges[0].protocol in ("h2", "h3"),
+        [exchange.request_start_ns for exchange in exchanges],
+    )
+
+
+def _opening(pooled: Pooled) -> tuple[int, int]:
+    return pooled.opened_ns, pooled.connection.connection_no
+
+
+def end_of(exchange: Exchange) -> int:
+    """When an exchange was over; NEVER = not in this capture."""
+    return NEVER if exchange.end_ns is None else exchange.end_ns
+
+
+def switched(exchange: Exchange) -> bool:
+    """Behind this exchange the connection belongs to another protocol."""
+    return (
+        exchange.status == _SWITCHED or exchange.kind == "websocket" or exchange.method in _TUNNELS
+    )
+
+
+def announced_close(exchange: Exchange) -> Literal["client", "server"] | None:
+    """Who said that the connection ends behind an exchange (RFC 9112, section 9.6).
+
+    HTTP/1.0 ends it unless both say otherwise; that is the client's choice of version.
+    """
+    kept = False
+    for fields, side in (
+        (exchange.request_fields, "client"),
+        (exchange.response_fields, "server"),
+    ):
+        for field in fields:
+            if field.name == "connection":
+                options = [option.strip() for option in field.value.lower().split(",")]
+                if "close" in options:
+                    return "client" if side == "client" else "server"
+                kept |= "keep-alive" in options
+    return "client" if exchange.protocol == "http/1.0" and not kept else None
+
+
+def closers(tables: Tables, numbers: Iterable[int]) -> dict[int, tuple[str, int]]:
+    """Who sent the first FIN or RST of these connections, and in which packet."""
+    wanted = np.zeros(len(tables.connections), np.bool_)
+    wanted[list(numbers)] = True
+    packets = tables.packets
+    rows = np.flatnonzero((packets.flags & (FIN | RST)) != 0)
+    owner = packets.connection_no[rows]
+    rows = rows[(owner >= 0) & wanted[owner]]
+    chosen, first = np.unique(packets.connection_no[rows], return_index=True)
+    rows = rows[first]
+    side = packets.from_client[rows]
+    columns = (chosen.tolist(), side.tolist(), (rows + 1).tolist())
+    return {
+        number: ("client" if client == 1 else "server", packet_no)
+        for number, client, packet_no in zip(*columns, strict=True)
+    }
+
+
+def told_to_go(tables: Tables) -> set[int]:
+    """Connections of HTTP/2 on which the server sent GOAWAY: no new requests are for them."""
+    frames = tables.frames
+    return set(frames.connection_no[(frames.type == _GOAWAY) & ~frames.from_client].tolist())
