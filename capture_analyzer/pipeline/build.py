@@ -14,23 +14,22 @@ from capture_analyzer.model.rtt_samples import RttSamples
 from capture_analyzer.model.secrets import Secrets
 from capture_analyzer.model.selection import EVERYTHING, Selection
 from capture_analyzer.pipeline import ocsp, timeline
+from capture_analyzer.pipeline.batches import Analysed, analyse_batch, cut
 from capture_analyzer.pipeline.causes import find_waits
 from capture_analyzer.pipeline.causes.facts import Facts
 from capture_analyzer.pipeline.certificates import read_chains
 from capture_analyzer.pipeline.clock import find_clock_steps
-from capture_analyzer.pipeline.dissect import dissect
 from capture_analyzer.pipeline.events import collect_events
-from capture_analyzer.pipeline.exchanges import find_exchanges
 from capture_analyzer.pipeline.file_points import refuse_two_points
 from capture_analyzer.pipeline.flows import group
-from capture_analyzer.pipeline.join import join
+from capture_analyzer.pipeline.join import join, name_opaque
 from capture_analyzer.pipeline.lookups import add_tcp_lookups, find_lookups, join_lookups
+from capture_analyzer.pipeline.merge import merge
 from capture_analyzer.pipeline.pseudonyms import pseudonymise
-from capture_analyzer.pipeline.reassemble import reassemble
 from capture_analyzer.pipeline.redact import Redactor
 from capture_analyzer.pipeline.scan import scan
 from capture_analyzer.pipeline.select import Shown, limit, select
-from capture_analyzer.pipeline.tcp import analyse
+from capture_analyzer.pipeline.sessions import Sessions
 from capture_analyzer.pipeline.tcp.samples import add_samples
 from capture_analyzer.pipeline.tcp.wireshark import add_labels
 from capture_analyzer.pipeline.two_points import count_aside, keep_one_point
@@ -62,30 +61,35 @@ def build(
 
     refuse_two_points(capture, packets)
 
-    progress("connections", 0, 3)
     lookups, lookup_anomalies = find_lookups(capture, packets)
     flows = group(packets)
     left_out: list[Anomaly] = []
     if selection:
         flows, left_out = select(selection, capture, packets, flows, lookups)
     flows, aside = keep_one_point(packets, flows)
-    progress("connections", 1, 3)
-    tcp = analyse(packets, flows)
+
+    sessions = None if secrets is None else Sessions(secrets, capture, packets, flows)
+    batches = list(cut(flows))
+    progress("connections", 0, len(batches))
+    parts: list[Analysed] = []
+    for batch in batches:
+        parts.append(analyse_batch(batch, capture, packets, redactor, sessions))
+        progress("connections", len(parts), len(batches))
+    merged = merge(parts, capture.buffers, redactor)
+    tcp, streams, dissected, exchanges = (
+        merged.tcp,
+        merged.streams,
+        merged.dissected,
+        merged.exchanges,
+    )
     count_aside(packets, flows, tcp.connections, aside)
     packets.unfinished = functools.partial(add_labels, epoch_ns=capture.epoch_ns)
-    progress("connections", 2, 3)
-    streams = reassemble(capture, packets, flows, tcp.connections)
-    progress("connections", 3, 3)
 
-    dissected = dissect(streams, tcp.connections, redactor, secrets=secrets, progress=progress)
+    progress("exchanges", 0, 2)
     chains = read_chains(dissected.presented, capture.epoch_ns)
     add_tcp_lookups(lookups, streams, tcp.connections)
     join_lookups(lookups, tcp.connections, capture.names)
-
-    progress("exchanges", 0, 2)
-    exchanges = find_exchanges(
-        streams, packets, tcp.connections, dissected.messages, dissected.tls_records
-    )
+    name_opaque(exchanges, tcp.connections)
     fetches = ocsp.find_fetches(
         ocsp.Facts(
             tcp.connections,

@@ -116,6 +116,27 @@ class Presented:
         self.chain_of[connection_no] = number
         return bool(chain.entries) and chain.entries[0].staple is not None
 
+    def merge(self, later: Presented, first: int) -> None:
+        """Take over the chains of later connections, which are numbered from `first`."""
+        added = set()
+        for key, number in later._known.items():
+            chain = later.chains[number]
+            mine = self._known.get(key)
+            if mine is None:
+                if len(self.chains) >= MAX_CHAINS:
+                    continue
+                mine = self._known[key] = len(self.chains)
+                self.chains.append(Chain(chain.entries, []))
+                added.add(first + chain.connection_nos[0])
+            numbers = [first + connection_no for connection_no in chain.connection_nos]
+            self.chains[mine].connection_nos += numbers
+            self.chain_of.update(dict.fromkeys(numbers, mine))
+        for anomaly in later.anomalies:  # one for each chain, at its first connection
+            assert anomaly.connection_no is not None
+            anomaly.connection_no += first
+            if anomaly.connection_no in added:
+                self.anomalies.append(anomaly)
+
 
 @dataclasses.dataclass(slots=True)
 class Read:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -118,6 +118,13 @@ def join(
         exchange.start_ns = setup.connect_ns if setup.dns_ns is None else setup.dns_ns
         setups.append(setup)
     return setups
+
+
+def name_opaque(exchanges: Iterable[Exchange], connections: Sequence[Connection]) -> None:
+    """Give opaque exchanges the name of their server, where only DNS or the file told it."""
+    for exchange in exchanges:
+        if exchange.protocol == "opaque" and exchange.authority is None:
+            exchange.authority = connections[exchange.connection_no].server_name
 
 
 def _number(exchanges: list[Exchange]) -> None:

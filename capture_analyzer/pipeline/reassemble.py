@@ -11,6 +11,7 @@ receiver acknowledged but the capture never saw can't hold anything back.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -58,6 +59,15 @@ class Streams:
         self._mid = self.mid_stream.tolist()
         self._fins = self.fin_ns.tolist()
         self._resets = self.reset_ns.tolist()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickled without the buffers: each process has mapped them itself."""
+        columns = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.name != "buffers" and not field.name.startswith("_")
+        }
+        return functools.partial(Streams, buffers=(), **columns), ()
 
     def __len__(self) -> int:
         """Number of streams: two a connection."""

@@ -7,6 +7,7 @@ numbers in order of appearance, so that they say nothing about what they stand f
 
 from __future__ import annotations
 
+import copy
 import re
 from typing import Final
 
@@ -111,6 +112,23 @@ class Redactor:
         self._paths = "paths" in options
         self._host_names: dict[str, str] = {}
         self._addresses: dict[str, str] = {}
+
+    def apart(self) -> Redactor:
+        """One that gives the same pseudonyms, and counts by itself."""
+        twin = copy.copy(self)
+        twin.counts = Redaction(self.counts.level)
+        return twin
+
+    def count(self, counts: Redaction) -> None:
+        """Add what another one kept back."""
+        self.counts.field_values += counts.field_values
+        self.counts.query_values += counts.query_values
+        self.counts.path_segments += counts.path_segments
+
+    @property
+    def numbers_names(self) -> bool:
+        """Whether it gives pseudonyms: then what passes through it must come in order."""
+        return self._hosts or self._ips
 
     def value(self, field_name: str, value: str) -> str:
         """A field's value; `field_name` is lower-case."""

@@ -1,0 +1,137 @@
+"""The results of all batches as one: connections get their final numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capture_analyzer.model.anomalies import Anomaly
+from capture_analyzer.model.column import concatenate
+from capture_analyzer.model.frames import Frames
+from capture_analyzer.model.holes import Holes
+from capture_analyzer.model.limits import Limits, Queues
+from capture_analyzer.model.tls_records import TlsRecords
+from capture_analyzer.pipeline.batches import Analysed
+from capture_analyzer.pipeline.certificates import Presented
+from capture_analyzer.pipeline.dissect import Dissected
+from capture_analyzer.pipeline.lists import starts_of
+from capture_analyzer.pipeline.reassemble import Streams
+from capture_analyzer.pipeline.redact import Redactor
+from capture_analyzer.pipeline.tcp import TcpFacts
+from capture_analyzer.pipeline.tcp.round_trips import Minima, RoundTrips
+
+T = TypeVar("T")
+
+
+class _Numbered(Protocol):
+    connection_no: int
+
+
+class _NumberedColumns(Protocol):
+    connection_no: Any  # an array of integers
+
+
+Row = TypeVar("Row", bound=_Numbered)
+Table = TypeVar("Table", bound=_NumberedColumns)
+
+
+def merge(
+    parts: Sequence[Analysed], buffers: Sequence[memoryview | bytes], redactor: Redactor
+) -> Analysed:
+    """Put the results of batches together; they are used up.
+
+    Args:
+        parts: of all batches, in order.
+        buffers: of the capture, which the streams lie in.
+        redactor: gets their counts.
+    """
+    firsts = starts_of(np.array([len(part.tcp.connections) for part in parts], np.int64)).tolist()
+
+    def rows(get: Callable[[Analysed], Iterable[Row]]) -> list[Row]:
+        """Rows of all batches, numbered."""
+        merged: list[Row] = []
+        for part, first in zip(parts, firsts, strict=True):
+            mine = get(part)
+            if first:
+                for row in mine:
+                    row.connection_no += first
+            merged += mine
+        return merged
+
+    def anomalies(get: Callable[[Analysed], Iterable[Anomaly]]) -> list[Anomaly]:
+        for part, first in zip(parts, firsts, strict=True):
+            for row in get(part):
+                if row.connection_no is not None:
+                    row.connection_no += first
+        return list(itertools.chain.from_iterable(map(get, parts)))
+
+    def columns(table: type[Table], get: Callable[[Analysed], Table]) -> Table:
+        """Columns of all batches, numbered."""
+        tables = [get(part) for part in parts]
+        for one, first in zip(tables, firsts, strict=True):
+            one.connection_no = one.connection_no + one.connection_no.dtype.type(first)
+        return concatenate(table, tables)
+
+    def minima(get: Callable[[Analysed], Minima]) -> Minima:
+        numbers = [
+            get(part).connection_no + first for part, first in zip(parts, firsts, strict=True)
+        ]
+        return Minima(
+            _joined(numbers),
+            _joined([get(part).time_ns for part in parts]),
+            _joined([get(part).rtt_ns for part in parts]),
+        )
+
+    for part, first in zip(parts, firsts, strict=True):
+        redactor.count(part.redaction)
+        for message in part.dissected.messages:
+            for interim in message.interim:
+                interim.connection_no += first
+    presented = Presented()
+    for part, first in zip(parts, firsts, strict=True):
+        presented.merge(part.dissected.presented, first)
+    return Analysed(
+        tcp=TcpFacts(
+            connections=rows(lambda part: part.tcp.connections),
+            holes=columns(Holes, lambda part: part.tcp.holes),
+            round_trips=RoundTrips(
+                client=minima(lambda part: part.tcp.round_trips.client),
+                server=minima(lambda part: part.tcp.round_trips.server),
+            ),
+            anomalies=anomalies(lambda part: part.tcp.anomalies),
+            limits=columns(Limits, lambda part: part.tcp.limits),
+            queues=columns(Queues, lambda part: part.tcp.queues),
+        ),
+        streams=_streams([part.streams for part in parts], buffers),
+        dissected=Dissected(
+            messages=rows(lambda part: part.dissected.messages),
+            frames=columns(Frames, lambda part: part.dissected.frames),
+            tls_records=columns(TlsRecords, lambda part: part.dissected.tls_records),
+            handshake_messages=rows(lambda part: part.dissected.handshake_messages),
+            anomalies=anomalies(lambda part: part.dissected.anomalies),
+            presented=presented,
+        ),
+        exchanges=rows(lambda part: part.exchanges),
+        redaction=redactor.counts,
+    )
+
+
+def _streams(parts: Sequence[Streams], buffers: Sequence[memoryview | bytes]) -> Streams:
+    """All streams, end to end."""
+    columns: dict[str, Any] = {
+        field.name: _joined([getattr(part, field.name) for part in parts])
+        for field in dataclasses.fields(Streams)
+        if field.init and field.name not in ("bounds", "buffers") and field.name[0] != "_"
+    }
+    counts = np.array([part.bounds[-1] for part in parts], np.int64)
+    bounds = [part.bounds[1:] + begin for part, begin in zip(parts, starts_of(counts), strict=True)]
+    return Streams(bounds=_joined([np.zeros(1, np.int64), *bounds]), buffers=buffers, **columns)
+
+
+def _joined(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
