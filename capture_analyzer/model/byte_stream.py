@@ -40,6 +40,7 @@ class ByteStream:
         reset_ns: an RST from either side was seen then; None without one.
         origins: where the first byte of each chunk lies in the transport's stream (inside a
             TLS record); None where this is the transport's stream.
+        solid: all chunks are known to lie end to end, in the stream and in one buffer.
     """
 
     connection_no: int
@@ -58,6 +59,7 @@ class ByteStream:
     fin_ns: int | None = None
     reset_ns: int | None = None
     origins: NDArray[np.int64] | None = None
+    solid: bool = False
 
     def __len__(self) -> int:
         """Number of chunks."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, overload
 
 from capture_analyzer.model.column import column
-from capture_analyzer.model.events import EVENT_KINDS, Events
+from capture_analyzer.model.events import EVENT_KIND_CODE, EVENT_KINDS, Events
 
 
 @dataclasses.dataclass(slots=True)
@@ -72,6 +72,12 @@ class EventRows(Sequence[MessageEvent]):
     def __getitem__(self, index: int | slice) -> MessageEvent | list[MessageEvent]:
         return list(self)[index]
 
+    def first_content_ns(self) -> int | None:
+        """When the first generated content could be used."""
+        kinds = self.table.kind[self.first : self.stop].tobytes()
+        index = kinds.find(EVENT_KIND_CODE["content"])
+        return None if index < 0 else int(self.table.time_ns[self.first + index])
+
     def __iter__(self) -> Iterator[MessageEvent]:
         table, rows = self.table, slice(self.first, self.stop)
         return map(
@@ -113,6 +119,12 @@ class StreamFacts:
     )
     confidence: float = column("That it is a stream of events, 0 to 1.", default=1.0)
     undecoded: bool = column("Its content coding could not be decoded to the end.", default=False)
+
+    def first_content_ns(self) -> int | None:
+        """When the first generated content could be used; None if there is none."""
+        if isinstance(self.events, EventRows):
+            return self.events.first_content_ns()
+        return next((event.usable_ns for event in self.events if event.kind == "content"), None)
 
 
 @dataclasses.dataclass(slots=True)

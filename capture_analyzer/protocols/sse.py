@@ -6,6 +6,7 @@ from there the caller knows when a client could first have acted on it.
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Final, NamedTuple
 
@@ -34,59 +35,108 @@ class ServerSentEvent(NamedTuple):
     cut: bool
 
 
-def read_events(run: bytes, *, at_start: bool, begins: bool = True) -> list[ServerSentEvent]:
+class Events(NamedTuple):
+    """Complete events of a stretch of content, not yet looked into.
+
+    Attributes:
+        lines: the lines of each, without the empty one that ends it. There may be an empty
+            line in front; what has no data is no event.
+        bounds: where the lines of each begin in the stretch, and behind them where the last
+            ends, with its empty line.
+        line_end: what ends a line.
+        mark: octets of a byte order mark in front of the first.
+    """
+
+    lines: list[bytes]
+    bounds: list[int]
+    line_end: bytes
+    mark: int
+
+    def read(self, index: int) -> ServerSentEvent | None:
+        """One of them; None if it is none, as it has no data."""
+        lines, start, end = self.lines[index], self.bounds[index], self.bounds[index + 1]
+        if lines.startswith(self.line_end):
+            lines = lines[len(self.line_end) :]
+            start += len(self.line_end)
+        elif not index:
+            start -= self.mark
+        if lines.startswith(b"data:") and self.line_end not in lines:
+            data = lines[6:] if lines.startswith(b" ", 5) else lines[5:]
+            kind, cut = "message", len(data) > MAX_EVENT_OCTETS
+            if cut:
+                data = data[:MAX_EVENT_OCTETS]
+        else:
+            kind, data, cut = _fields(lines, self.line_end)
+        return ServerSentEvent(kind, data, start, end, cut) if data else None
+
+    def frame(self, index: int, data: bytes) -> tuple[bytes, bytes] | None:
+        """What stands around the data of an event, up to its begin and end; None if in parts."""
+        lines, line_end = self.lines[index], self.line_end
+        at = lines.find(data)
+        before, behind = lines[:at], lines[at + len(data) :]
+        first = before[before.rfind(line_end) + len(line_end) :] if line_end in before else before
+        alone = line_end not in data and (not behind or behind.startswith(line_end))
+        return (before, behind) if alone and at >= 0 and first in (b"data:", b"data: ") else None
+
+
+def split_events(run: bytes, *, at_start: bool, begins: bool = True) -> Events | None:
     """The events of a stretch of content that lacks nothing, all at once.
 
-    They are those that `SseParser` finds; this takes a fraction of the time.
+    Args:
+        run: the stretch. An event that does not end in it is none of them.
+        at_start: it is the beginning of the content.
+        begins: it begins with an event; else in the middle of one, which is skipped.
+
+    Returns:
+        The events; None where not all lines end in the same way.
+    """
+    line_end = b"\n"
+    if b"\r" in run:
+        line_end = b"\r\n"
+        if not run.count(line_end) == run.count(b"\r") == run.count(b"\n"):
+            return None
+    empty = 2 * line_end
+    mark = at = 0
+    if not begins:  # up to the first empty line
+        at = len(line_end)
+        if not run.startswith(line_end):
+            at = run.find(empty) + len(empty)
+            if at < len(empty):
+                return Events([], [0], line_end, 0)
+    elif at_start and run.startswith(_BOM):
+        at = mark = len(_BOM)
+    lines = (run[at:] if at else run).split(empty)
+    lines.pop()  # has no end
+    gap = len(empty)
+    bounds = list(itertools.accumulate([len(part) + gap for part in lines], initial=at))
+    return Events(lines, bounds, line_end, mark)
+
+
+def read_events(run: bytes, *, at_start: bool, begins: bool = True) -> list[ServerSentEvent]:
+    """The events of a stretch of content that lacks nothing, as `SseParser` finds them.
 
     Args:
         run: the stretch. An event that does not end in it is none of them.
         at_start: it is the beginning of the content.
         begins: it begins with an event; else in the middle of one, which is skipped.
     """
-    if b"\r" in run:
+    events = split_events(run, at_start=at_start, begins=begins)
+    if events is None:
         parser = SseParser()
         if not at_start:
             parser.lose(begins=begins)
         return parser.feed(run)
-    events: list[ServerSentEvent] = []
-    at = 0
-    if not begins:
-        # Up to the first empty line.
-        at = 1 if run[:1] == b"\n" else run.find(b"\n\n") + 2
-        if at == 1 and run[:1] != b"\n":
-            return events
-    bom = len(_BOM) if at_start and run.startswith(_BOM) else 0
-    at += bom
-    while True:
-        stop = run.find(b"\n\n", at)
-        if stop < 0:
-            return events
-        block = run[at:stop]
-        end = stop + 2
-        if block[:1] == b"\n":  # one more empty line in front of it
-            block, at, bom = block[1:], at + 1, 0
-        if bom:
-            at, bom = at - bom, 0  # the first line has the mark in it
-        if block[:5] == b"data:" and b"\n" not in block:
-            data = block[6:] if block[5:6] == b" " else block[5:]
-            kind, cut = "message", False
-            if len(data) > MAX_EVENT_OCTETS:
-                data, cut = data[:MAX_EVENT_OCTETS], True
-        else:
-            kind, data, cut = _fields(block)
-        if data:
-            events.append(ServerSentEvent(kind, data, at, end, cut))
-        at = end
+    found = (events.read(index) for index in range(len(events.lines)))
+    return [event for event in found if event is not None]
 
 
-def _fields(block: bytes) -> tuple[str, bytes, bool]:
+def _fields(lines: bytes, line_end: bytes) -> tuple[str, bytes, bool]:
     """(type, data, whether that was cut) of the lines of an event."""
     kind = ""
     parts: list[bytes] = []
     size = 0
     cut = False
-    for line in block.split(b"\n"):
+    for line in lines.split(line_end):
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":

@@ -17,6 +17,7 @@ from capture_analyzer.model.progress import Progress, silent
 from capture_analyzer.model.secrets import Secrets
 from capture_analyzer.model.tls_records import HandshakeMessage, TlsRecords
 from capture_analyzer.pipeline.certificates import Presented
+from capture_analyzer.pipeline.dissect.answers import Answers
 from capture_analyzer.pipeline.dissect.contents import EVENT_STREAM, read_contents
 from capture_analyzer.pipeline.dissect.decrypt import OpenedConnection
 from capture_analyzer.pipeline.dissect.detect import first_bytes, recognise, speak_tls
@@ -99,6 +100,7 @@ def dissect(
         guard=guard,
         read=reader.read_opened,
     )
+    reader.finish()
     progress("contents", 2, 2)
     anomalies = reader.anomalies + tls.anomalies + guard.anomalies
     anomalies.sort(key=_connection_no)
@@ -120,6 +122,7 @@ class _HttpReader:
         self._redactor = redactor
         self.messages: list[Message] = []
         self.anomalies: list[Anomaly] = []
+        self._answers = Answers()
         self._frames: list[tuple[int, NDArray[np.int64]]] = []  # (connection, columns)
 
     def read_opened(self, connection: Connection, opened: OpenedConnection) -> None:
@@ -149,7 +152,11 @@ class _HttpReader:
         self.messages += found.messages
         connection.server_name = found.server_name
         if any(content.content_type == EVENT_STREAM for content in found.contents):
-            read_contents(Source(client), Source(server), found.contents, redactor)
+            read_contents(Source(client), Source(server), found.contents, self._answers)
+
+    def finish(self) -> None:
+        """All connections have been read."""
+        self._answers.place()
 
     def frames(self) -> Frames:
         """The frames of all HTTP/2 connections read so far."""

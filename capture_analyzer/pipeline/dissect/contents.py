@@ -6,17 +6,22 @@ things with.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from capture_analyzer.model.messages import Message, MessageEvent, StreamFacts
-from capture_analyzer.pipeline.redact import Redactor
+from capture_analyzer.model.messages import Message, StreamFacts
+from capture_analyzer.pipeline.dissect.answers import Answers
 from capture_analyzer.protocols import codings, llm
 from capture_analyzer.protocols.http1.connection import Located
 from capture_analyzer.protocols.http1.source import Source
-from capture_analyzer.protocols.sse import ServerSentEvent, SseParser, read_events
+from capture_analyzer.protocols.sse import (
+    Events,
+    ServerSentEvent,
+    SseParser,
+    read_events,
+    split_events,
+)
 from capture_analyzer.wire.text import printable
 
 EVENT_STREAM: Final = "text/event-stream"
@@ -26,7 +31,7 @@ _OPENINGS: Final = (b"data:", b"event:", b"id:")  # fields that an event begins 
 
 
 def read_contents(
-    client: Source, server: Source, located: Sequence[Located], redactor: Redactor
+    client: Source, server: Source, located: Sequence[Located], answers: Answers
 ) -> None:
     """Look into the contents of a connection; writes what is found into their messages.
 
@@ -34,12 +39,12 @@ def read_contents(
         client: the client's bytes.
         server: the server's.
         located: where the contents lie.
-        redactor: what captured text passes through.
+        answers: takes the events, which are in the messages once they have been placed.
     """
     streamed: set[int | None] = set()
     for content in located:
         if not content.message.from_client and content.content_type == EVENT_STREAM:
-            content.message.stream = _events(server, content)
+            content.message.stream = _events(server, content, answers)
             streamed.add(_pair(content.message))
     for content in located:
         if content.message.from_client and _pair(content.message) in streamed:
@@ -81,46 +86,115 @@ class _Fed:
                 at = end
 
 
+def _events(source: Source, content: Located, answers: Answers) -> StreamFacts:
+    """What a server-sent event stream says as a whole; its events go into `answers`."""
+    answer = _Answer(source, answers)
+    answers.begin(source.stream, answer.facts)
+    if not content.codings or content.codings == ["identity"]:
+        answer.read_plain(content.pieces)
+    else:
+        answer.read_coded(content)
+    return answer.facts
+
+
 class _Answer:
-    """The events of one streamed answer, as they are found."""
+    """Reads one streamed answer."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, answers: Answers) -> None:
+        self.facts = StreamFacts()
         self._source = source
+        self._answers = answers
         self._repeats = llm.Repeats()
-        self.events: list[MessageEvent] = []
-        self.facts = StreamFacts(self.events)
+        # Content of which nothing is missing in between: its parts, and where each lies.
+        self._parts: list[bytes] = []
+        self._offsets: list[int] = []
+        self._begins: bool | None = None  # that it begins with an event; None = the content
+        self._total = 0
 
-    def add(self, first: int, begin: int, last: int, end: int, event: ServerSentEvent) -> None:
-        """Add an event.
+    def read_plain(self, pieces: Sequence[tuple[int, int]]) -> None:
+        """Content that is as it was sent."""
+        source = self._source
+        for start, length in pieces:
+            if not length:
+                self._finish_run()
+            at, stop = start, start + length
+            while at < stop:
+                if self._total >= codings.MAX_DECODED:
+                    self.facts.undecoded = True
+                    self._finish_run()
+                    return
+                part = source.read(at, min(stop, at + codings.MAX_DECODED - self._total))
+                if part:
+                    if not self._parts and self._begins is not None:
+                        # Servers write an event, or several, into a chunk of its own.
+                        self._begins = at == start and part.startswith(_OPENINGS)
+                    self._parts.append(part)
+                    self._offsets.append(at)
+                    self._total += len(part)
+                    at += len(part)
+                    continue
+                self._finish_run()
+                following = source.next_captured(at)
+                if following is None:
+                    return
+                at = following
+        self._finish_run()
 
-        Args:
-            first: the chunk with its first byte.
-            begin: the stream offset of that.
-            last: the chunk with its last byte.
-            end: the stream offset behind that.
-            event: what it is.
-        """
-        source, data = self._source, event.data
-        kind, tokens = "content", -1
+    def _finish_run(self) -> None:
+        """Find the events of what was read so far; something is missing behind it."""
+        parts, begins = self._parts, self._begins
+        place = self._answers.add_pieces(self._offsets, list(map(len, parts)))
+        at_start, begins = begins is None, begins is not False
+        run = b"".join(parts)
+        self._parts, self._offsets, self._begins = [], [], False
+        events = split_events(run, at_start=at_start, begins=begins)
+        if events is not None:
+            self._take_all(events, place)
+            return
+        for event in read_events(run, at_start=at_start, begins=begins):
+            if not self._room():
+                break
+            self._take(event, place)
+
+    def _take_all(self, events: Events, place: int) -> None:
+        answers, repeats = self._answers, self._repeats
+        bounds = [place + bound for bound in events.bounds] if place else events.bounds
+        index, count = 0, len(events.lines)
+        while index < count:
+            alike = repeats.framed(events.lines, index)[: MAX_EVENTS - answers.events]
+            if alike:
+                stop = index + len(alike)
+                answers.add_contents(bounds[index:stop], bounds[index + 1 : stop + 1], alike)
+                index = stop
+                continue
+            event = events.read(index)
+            if event is not None:
+                if not self._room():
+                    return
+                if self._take(event, place):
+                    frame = events.frame(index, event.data)
+                    if frame is not None:
+                        repeats.learn_frame(*frame)
+            index += 1
+
+    def _room(self) -> bool:
+        """Whether one more event may be kept; notes it if not."""
+        if self._answers.events < MAX_EVENTS:
+            return True
+        self.facts.undecoded = True
+        return False
+
+    def _take(self, event: ServerSentEvent, place: int) -> bool:
+        """Add an event of content from `place` on; whether it taught what others look like."""
+        begin, end, data = place + event.start, place + event.end, event.data
         chars = self._repeats.characters(event.type, data)
-        if not chars:
-            said = self._read(event.type, data)
-            kind, chars = said.kind, said.generated_chars
-            if said.output_tokens is not None:
-                tokens = said.output_tokens
-            else:
-                self._repeats.learn(event.type, data, said)
-        self.events.append(
-            MessageEvent(
-                *source.times(last),
-                kind,
-                len(data),
-                chars,
-                tokens,
-                source.transport_of(first, begin),
-                source.transport_of(last, end - 1) + 1,
-            )
-        )
+        if chars:
+            self._answers.add(begin, end, "content", len(data), chars, -1)
+            return False
+        said = self._read(event.type, data)
+        tokens = -1 if said.output_tokens is None else said.output_tokens
+        self._answers.add(begin, end, said.kind, len(data), said.generated_chars, tokens)
+        return tokens < 0 and self._repeats.learn(event.type, data, said)
 
     def _read(self, event_type: str, data: bytes) -> llm.EventFacts:
         """What an event says; notes what it says of the whole answer."""
@@ -136,124 +210,32 @@ class _Answer:
         facts.error_code = said.error_code or facts.error_code
         return said
 
-
-def _events(source: Source, content: Located) -> StreamFacts:
-    """The events of a server-sent event stream."""
-    answer = _Answer(source)
-    if not content.codings or content.codings == ["identity"]:
-        _plain_events(source, content.pieces, answer)
-    else:
-        _coded_events(source, content, answer)
-    return answer.facts
-
-
-@dataclasses.dataclass(slots=True)
-class _Run:
-    """Content of which nothing is missing between its parts, each in one chunk.
-
-    Attributes:
-        begins: it begins with an event; None at the beginning of the content.
-        parts: the bytes.
-        chunks, offsets: where each part lies: in which chunk, and from which stream offset on.
-    """
-
-    begins: bool | None = None
-    parts: list[memoryview] = dataclasses.field(default_factory=list)
-    chunks: list[int] = dataclasses.field(default_factory=list)
-    offsets: list[int] = dataclasses.field(default_factory=list)
-
-
-def _plain_events(source: Source, pieces: Sequence[tuple[int, int]], answer: _Answer) -> None:
-    """The events of content that is as it was sent."""
-    starts, ends = source.starts, source.ends
-    run = _Run()
-    chunk = 0
-    total = 0
-    for start, length in pieces:
-        if not length:
-            run = _finished(run, answer)
-        at, stop = start, start + length
-        while at < stop:
-            while chunk + 1 < len(starts) and starts[chunk + 1] <= at:
-                chunk += 1
-            if not starts[chunk] <= at < ends[chunk]:
-                run = _finished(run, answer)
-                if at >= ends[-1]:
-                    return
-                at = starts[chunk + 1] if at >= ends[chunk] else starts[chunk]
-                continue
-            end = min(stop, ends[chunk])
-            part = source.part(chunk, at, end)
-            total += end - at
-            if total > codings.MAX_DECODED:
-                answer.facts.undecoded = True
-                _finished(run, answer)
-                return
-            if not run.parts and run.begins is not None:
-                # Servers write an event, or several, into a chunk of its own.
-                run.begins = at == start and bytes(part[:6]).startswith(_OPENINGS)
-            run.parts.append(part)
-            run.chunks.append(chunk)
-            run.offsets.append(at)
-            at = end
-    _finished(run, answer)
-
-
-def _finished(run: _Run, answer: _Answer) -> _Run:
-    """Add the events of a run; the next run, behind what is missing."""
-    at_start = run.begins is None
-    content = b"".join(run.parts)
-    first = last = 0
-    shift, stops = [], []
-    size = 0
-    for part, offset in zip(run.parts, run.offsets, strict=True):
-        shift.append(offset - size)
-        size += len(part)
-        stops.append(size)
-    for event in read_events(content, at_start=at_start, begins=run.begins is not False):
-        if len(answer.events) >= MAX_EVENTS:
-            answer.facts.undecoded = True
-            break
-        while stops[first] <= event.start:
-            first += 1
-        last = max(first, last)
-        while stops[last] < event.end:
-            last += 1
-        answer.add(
-            run.chunks[first],
-            shift[first] + event.start,
-            run.chunks[last],
-            shift[last] + event.end,
-            event,
-        )
-    return _Run(begins=False)
-
-
-def _coded_events(source: Source, content: Located, answer: _Answer) -> None:
-    """The events of content in a coding."""
-    fed = _Fed(source, content.pieces)
-    decoded = codings.decode(content.codings, fed.unbroken())
-    if decoded is None:
-        answer.facts.undecoded = True
-        return
-    parser = SseParser()
-    handed: deque[tuple[int, int]] = deque()  # (offset in the content, stream offset) of pieces
-    total = 0
-    try:
-        for piece in decoded:
-            handed.append((total, fed.begin))
-            total += len(piece)
-            if total > codings.MAX_DECODED or len(answer.events) >= MAX_EVENTS:
-                answer.facts.undecoded = True
-                break
-            for event in parser.feed(piece):
-                while len(handed) > 1 and handed[1][0] <= event.start:
-                    handed.popleft()
-                begin, end = handed[0][1], fed.end
-                first, last = source.last_chunk(begin), source.last_chunk(end - 1)
-                answer.add(first, begin, last, end, event)
-    except codings.CodingError:
-        answer.facts.undecoded = True
+    def read_coded(self, content: Located) -> None:
+        """Content in a coding."""
+        fed = _Fed(self._source, content.pieces)
+        decoded = codings.decode(content.codings, fed.unbroken())
+        if decoded is None:
+            self.facts.undecoded = True
+            return
+        parser = SseParser()
+        handed: deque[tuple[int, int]] = deque()  # (offset in the content, stream offset)
+        total = 0
+        try:
+            for piece in decoded:
+                handed.append((total, fed.begin))
+                total += len(piece)
+                if total > codings.MAX_DECODED or not self._room():
+                    self.facts.undecoded = True
+                    break
+                for event in parser.feed(piece):
+                    while len(handed) > 1 and handed[1][0] <= event.start:
+                        handed.popleft()
+                    # The coded content that had to be there for it.
+                    begin, size = handed[0][1], fed.end - handed[0][1]
+                    place = self._answers.add_pieces([begin], [size])
+                    self._take(event._replace(start=0, end=size), place)
+        except codings.CodingError:
+            self.facts.undecoded = True
 
 
 def _request(source: Source, content: Located) -> None:

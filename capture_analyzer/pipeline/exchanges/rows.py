@@ -66,10 +66,9 @@ def _add_response(exchange: Exchange, response: Message, asked: bool) -> None:
     exchange.last_ns = max(exchange.last_ns, response.last_ns)
     exchange.stream = response.stream
     if response.stream and asked:
-        for event in response.stream.events:
-            if event.kind == "content":
-                exchange.ttft_ns = _since(exchange.request_start_ns, event.usable_ns)
-                break
+        first_ns = response.stream.first_content_ns()
+        if first_ns is not None:
+            exchange.ttft_ns = _since(exchange.request_start_ns, first_ns)
     if response.start_certain:
         exchange.response_start_ns = response.start_ns
         if asked:

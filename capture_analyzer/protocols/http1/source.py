@@ -8,12 +8,35 @@ from capture_analyzer.model.byte_stream import ByteStream
 
 
 class Source:
-    """A ByteStream with its chunks as plain lists, which single look-ups read fastest.
+    """A ByteStream for single look-ups: its chunks' bounds as lists, all else as it is needed.
 
     Attributes:
+        stream: the stream.
+        starts, ends: offsets of begin and end of each chunk.
         end: offset behind the last byte known to have been sent.
         captured_end: offset behind the last captured byte.
+        solid: a buffer that holds all of it, where it lies end to end in one; empty elsewhere.
+        shift: from an offset to the place in `solid`.
     """
+
+    __slots__ = (
+        "_buffer_nos",
+        "_buffer_offsets",
+        "_first",
+        "_gaps",
+        "_origins",
+        "_packet_nos",
+        "_seen_ns",
+        "_usable_ns",
+        "_views",
+        "captured_end",
+        "end",
+        "ends",
+        "shift",
+        "solid",
+        "starts",
+        "stream",
+    )
 
     def __init__(self, stream: ByteStream) -> None:
         self.stream = stream
@@ -21,16 +44,23 @@ class Source:
         self.ends: list[int] = (stream.starts + stream.lengths).tolist()
         self.captured_end = self.ends[-1] if self.ends else 0
         self.end = max(stream.end, self.captured_end)
-        self._shifts: list[int] = (stream.buffer_offsets - stream.starts).tolist()
-        self._buffer_nos: list[int] = stream.buffer_nos.tolist()
-        self._views = [memoryview(buffer) for buffer in stream.buffers]
-        self._packet_nos: list[int] = stream.packet_nos.tolist()
-        self._seen_ns: list[int] = stream.seen_ns.tolist()
-        self._in_order_ns: list[int] = stream.in_order_ns.tolist()
-        self._usable_ns: list[int] = stream.usable_ns.tolist()
+        # What is looked at a few times becomes a Python number only then.
+        self._buffer_offsets = stream.buffer_offsets.data
+        self._buffer_nos = stream.buffer_nos.data
+        self._packet_nos = stream.packet_nos.data
+        self._seen_ns = stream.seen_ns.data
+        self._usable_ns = stream.usable_ns.data
         origins = stream.origins
-        self._origins: list[int] | None = None if origins is None else origins.tolist()
+        self._origins = None if origins is None else origins.data
+        self._views: list[memoryview] | None = None
         self._gaps: list[tuple[int, int]] | None = None
+        self.solid = b""
+        self.shift = self._first = 0
+        if stream.solid and self.starts:
+            buffer = stream.buffers[self._buffer_nos[0]]
+            if isinstance(buffer, bytes):
+                self._first = self.starts[0]
+                self.solid, self.shift = buffer, self._buffer_offsets[0] - self._first
 
     def chunk(self, offset: int) -> int:
         """Index of the chunk that holds a byte, -1 if the capture lacks it."""
@@ -43,11 +73,14 @@ class Source:
 
     def read(self, start: int, stop: int) -> bytes:
         """The bytes from `start` up to `stop`, ending early at the first gap."""
+        if self.solid:
+            if start < self._first:
+                return b""
+            return self.solid[start + self.shift : min(stop, self.captured_end) + self.shift]
         index = bisect_right(self.starts, start) - 1
         if index < 0 or start >= self.ends[index]:
             return b""
-        shift = self._shifts[index]
-        view = self._views[self._buffer_nos[index]]
+        view, shift = self._chunk(index)
         if stop <= self.ends[index]:
             return bytes(view[start + shift : stop + shift])
         parts = [view[start + shift : self.ends[index] + shift]]
@@ -55,16 +88,17 @@ class Source:
         while index < len(self.starts) and self.starts[index] == self.ends[index - 1]:
             if self.starts[index] >= stop:
                 break
-            shift = self._shifts[index]
-            view = self._views[self._buffer_nos[index]]
+            view, shift = self._chunk(index)
             parts.append(view[self.starts[index] + shift : min(self.ends[index], stop) + shift])
             index += 1
         return b"".join(parts)
 
-    def part(self, chunk: int, start: int, stop: int) -> memoryview:
-        """The bytes from `start` up to `stop`, all of one chunk, without copying."""
-        shift = self._shifts[chunk]
-        return self._views[self._buffer_nos[chunk]][start + shift : stop + shift]
+    def _chunk(self, index: int) -> tuple[memoryview, int]:
+        """The buffer of a chunk, and from an offset to the place in it."""
+        if self._views is None:
+            self._views = [memoryview(buffer) for buffer in self.stream.buffers]
+        shift = self._buffer_offsets[index] - self.starts[index]
+        return self._views[self._buffer_nos[index]], shift
 
     def rest_of_chunk(self, offset: int) -> int:
         """Offset behind the chunk that holds a captured byte."""
@@ -95,35 +129,21 @@ class Source:
         """Where a byte lies in the transport's stream, in front of any decryption."""
         if self._origins is None or not self.starts:
             return offset
-        return self.transport_of(max(bisect_right(self.starts, offset) - 1, 0), offset)
-
-    def transport_of(self, chunk: int, offset: int) -> int:
-        """Likewise, of a byte of which the chunk is known."""
-        if self._origins is None:
-            return offset
-        return self._origins[chunk] + offset - self.starts[chunk]
-
-    def times(self, chunk: int) -> tuple[int, int, int, int]:
-        """When a chunk was seen, in order and usable, and the packet that brought it."""
-        return (
-            self._seen_ns[chunk],
-            self._in_order_ns[chunk],
-            self._usable_ns[chunk],
-            self._packet_nos[chunk],
-        )
+        chunk = max(bisect_right(self.starts, offset) - 1, 0)
+        origin: int = self._origins[chunk]
+        return origin + offset - self.starts[chunk]
 
     def packet_no(self, chunk: int) -> int:
         """The packet that brought a chunk."""
-        return self._packet_nos[chunk]
+        packet_no: int = self._packet_nos[chunk]
+        return packet_no
 
     def seen_ns(self, chunk: int) -> int:
         """When a chunk was captured."""
-        return self._seen_ns[chunk]
-
-    def in_order_ns(self, chunk: int) -> int:
-        """When all bytes up to a chunk's end had reached the receiver."""
-        return self._in_order_ns[chunk]
+        seen_ns: int = self._seen_ns[chunk]
+        return seen_ns
 
     def usable_ns(self, chunk: int) -> int:
         """When the receiver's application could use a chunk."""
-        return self._usable_ns[chunk]
+        usable_ns: int = self._usable_ns[chunk]
+        return usable_ns

@@ -6,11 +6,11 @@ holds and what token counts it reports. It keeps no text.
 
 from capture_analyzer.protocols.llm.adapters import (
     MAX_JSON_OCTETS,
-    Repeats,
     classify,
     request_facts,
 )
 from capture_analyzer.protocols.llm.facts import EventFacts, EventKind, RequestFacts
+from capture_analyzer.protocols.llm.repeats import Repeats
 
 __all__ = [
     "MAX_JSON_OCTETS",

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capture_analyzer.model.messages import Message, StreamFacts
+from capture_analyzer.pipeline.dissect.answers import Answers
 from capture_analyzer.pipeline.dissect.contents import read_contents
 from capture_analyzer.pipeline.redact import Redactor
 from capture_analyzer.protocols.http1.connection import parse
@@ -111,7 +112,9 @@ def read(stream_of: Any, answer: bytes, cuts: Sequence[int] = (), **more: Any) -
     client = stream_of(REQUEST, from_client=True, seen_ns=[0])
     server = stream_of(answer, cuts, **more)
     parsed = parse(client, server, redactor)
-    read_contents(Source(client), Source(server), parsed.contents, redactor)
+    answers = Answers()
+    read_contents(Source(client), Source(server), parsed.contents, answers)
+    answers.place()
     return parsed.messages
 
 

@@ -22,6 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capture_analyzer.model.messages import Message
+from capture_analyzer.pipeline.dissect.answers import Answers
 from capture_analyzer.pipeline.dissect.contents import read_contents
 from capture_analyzer.pipeline.dissect.http2 import DissectedHttp2, dissect_http2
 from capture_analyzer.pipeline.redact import Redactor
@@ -94,7 +95,9 @@ def dissected(
     """Requests, responses and the rest."""
     redactor = Redactor(redact)
     found = dissect_http2(client, server, redactor)
-    read_contents(Source(client), Source(server), found.contents, redactor)
+    answers = Answers()
+    read_contents(Source(client), Source(server), found.contents, answers)
+    answers.place()
     return (
         [row for row in found.messages if row.from_client],
         [row for row in found.messages if not row.from_client],

@@ -1,0 +1,150 @@
+"""Events of streamed answers: where and when each came, found for many answers at once."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capture_analyzer.model.byte_stream import ByteStream
+from capture_analyzer.model.events import EVENT_KIND_CODE, Events
+from capture_analyzer.model.messages import EventRows, StreamFacts
+from capture_analyzer.pipeline.lists import starts_of
+
+MOST_WAITING: Final = 1 << 16
+"""Events that wait to be placed: enough that it costs little for each, and a few MB."""
+
+_MOST: Final = 2**31 - 1  # that a column of 32 bits can hold
+_CONTENT: Final = EVENT_KIND_CODE["content"]
+
+
+class Answers:
+    """Takes the events of answers by their place in the content; `place` makes rows of them.
+
+    All content that events are found in is counted as if it lay end to end: `add_piece` says
+    where it lies in its stream, and from there on an event's place is a number in it.
+
+    Attributes:
+        size: octets of content so far.
+        events: events of the current answer so far.
+    """
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.events = 0
+        self._facts: list[StreamFacts] = []
+        self._streams: list[ByteStream] = []
+        self._firsts: list[int] = []  # event of each answer
+        self._pieces: list[int] = []  # where each begins in its stream
+        self._sizes: list[int] = []  # of pieces
+        self._begins: list[int] = []
+        self._ends: list[int] = []
+        self._kinds = bytearray()
+        self._said: list[tuple[int, int]] = []  # octets of data, characters of generated text
+        self._tokens: list[tuple[int, int]] = []  # (event, output tokens so far)
+
+    def begin(self, stream: ByteStream, facts: StreamFacts) -> None:
+        """What is added from now on is of an answer in this stream, and belongs to its facts."""
+        if len(self._kinds) >= MOST_WAITING:
+            self.place()
+        self.events = 0
+        # The columns are enough: what is in the stream must not be kept.
+        self._streams.append(dataclasses.replace(stream, buffers=()))
+        self._facts.append(facts)
+        self._firsts.append(len(self._kinds))
+
+    def add_pieces(self, offsets: list[int], sizes: list[int]) -> int:
+        """Content goes on with these pieces of the stream; the place of the first of them."""
+        place = self.size
+        self._pieces += offsets
+        self._sizes += sizes
+        self.size += sum(sizes)
+        return place
+
+    def add(self, begin: int, end: int, kind: str, size: int, chars: int, tokens: int) -> None:
+        """Add an event.
+
+        Args:
+            begin: where it begins in the content.
+            end: where it ends.
+            kind: name in EVENT_KINDS.
+            size: octets of its data.
+            chars: characters of generated text.
+            tokens: output tokens as the server counts them so far; -1 = it does not say.
+        """
+        if tokens >= 0:
+            self._tokens.append((len(self._kinds), tokens))
+        self._begins.append(begin)
+        self._ends.append(end)
+        self._kinds.append(EVENT_KIND_CODE[kind])
+        self._said.append((size, chars))
+        self.events += 1
+
+    def add_contents(self, begins: list[int], ends: list[int], said: list[tuple[int, int]]) -> None:
+        """Add events of kind "content".
+
+        Args:
+            begins: where they begin in the content.
+            ends: where they end.
+            said: octets of data and characters of generated text of each.
+        """
+        self._begins += begins
+        self._ends += ends
+        self._kinds += bytes((_CONTENT,)) * len(said)
+        self._said += said
+        self.events += len(said)
+
+    def place(self) -> None:
+        """Make rows of all events so far and write them into the facts of their answers."""
+        if self._kinds:
+            table = self._table()
+            stops = [*self._firsts[1:], len(self._kinds)]
+            for facts, first, stop in zip(self._facts, self._firsts, stops, strict=True):
+                if stop > first:
+                    facts.events = EventRows(table, first, stop)
+        self.__init__()  # type: ignore[misc]
+
+    def _table(self) -> Events:
+        streams = self._streams
+        counts = np.diff(np.array([*self._firsts, len(self._kinds)]))
+        owner = np.repeat(np.arange(len(streams)), counts)
+        span = 1 + max(int(s.starts[-1] + s.lengths[-1]) for s in streams if len(s))
+        starts = _joined([stream.starts for stream in streams])
+        keys = starts + np.repeat(np.arange(len(streams)) * span, [len(s) for s in streams])
+        origins = _joined([s.starts if s.origins is None else s.origins for s in streams])
+        pieces = np.array(self._pieces)
+        pieces -= starts_of(np.array(self._sizes))  # from a place to the offset in the stream
+        bounds = np.cumsum(self._sizes)
+
+        def located(places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+            """(the chunk that holds each place, its offset in the transport's stream)."""
+            offsets = places + pieces[np.searchsorted(bounds, places, "right")]
+            chunk = np.searchsorted(keys, owner * span + offsets, "right") - 1
+            return chunk, origins[chunk] + (offsets - starts[chunk])
+
+        _, offset = located(np.array(self._begins))
+        chunk, last = located(np.array(self._ends) - 1)
+        said = np.minimum(np.array(self._said), _MOST).astype(np.int32)
+        tokens = np.full(len(owner), -1, np.int32)
+        for event, count in self._tokens:
+            tokens[event] = min(count, _MOST)
+        return Events(
+            exchange_no=np.zeros(len(owner), np.int32),
+            seen_ns=_joined([stream.seen_ns for stream in streams])[chunk],
+            in_order_ns=_joined([stream.in_order_ns for stream in streams])[chunk],
+            time_ns=_joined([stream.usable_ns for stream in streams])[chunk],
+            kind=np.frombuffer(bytes(self._kinds), np.uint8),
+            size_bytes=said[:, 0],
+            generated_chars=said[:, 1],
+            output_tokens=tokens,
+            packet_no=np.concatenate([stream.packet_nos for stream in streams])[chunk],
+            offset=offset,
+            end_offset=last + 1,
+        )
+
+
+def _joined(columns: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    return np.concatenate(columns)
