@@ -35,6 +35,16 @@ class TlsSummary:
     ech_offered: bool | None = column(
         "ClientHello has encrypted_client_hello (possibly GREASE).", default=None
     )
+    ech: Literal["accepted", "rejected", "unused"] | None = column(
+        'Which ClientHello the server answered, as the key log tells: "accepted" = the encrypted '
+        'one, "rejected" = the one in clear text, "unused" = that one, and whether the extension '
+        "was only GREASE can't be told; None = not offered, or not known.",
+        default=None,
+    )
+    server_name_outer: str | None = column(
+        "The name in clear text, where ECH was accepted: of the service that hides the server.",
+        default=None,
+    )
     ocsp_requested: bool | None = column("ClientHello has status_request.", default=None)
     ocsp_stapled: bool | None = column(
         "The server stapled a response; None = unreadable.", default=None
@@ -126,7 +136,8 @@ class Connection:
         default="none",
     )
     server_name: str | None = column(
-        "SNI, else the Host of a request, else the name that DNS, or the capture file, gave.",
+        "SNI (of the encrypted ClientHello where it could be read), else the Host of a request, "
+        "else the name that DNS, or the capture file, gave.",
         default=None,
     )
     alpn: str | None = column(

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 class Secrets:
     """Secrets of a key log: what a ClientHello's random and a label lead to.
 
-    Labels are those of the NSS key log format (draft-ietf-tls-keylogfile), without the old
+    Labels are those of the NSS key log format (RFC 9850), without the old
     ``QUIC_`` prefix.
     """
 

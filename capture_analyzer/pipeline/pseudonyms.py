@@ -25,6 +25,8 @@ def pseudonymise(tables: Tables, redactor: Redactor) -> None:
         connection.server_ip = ip(connection.server_ip)
         if connection.server_name is not None:
             connection.server_name = host(connection.server_name)
+        if connection.tls is not None and connection.tls.server_name_outer is not None:
+            connection.tls.server_name_outer = host(connection.tls.server_name_outer)
     for lookup in tables.lookups:
         lookup.client_ip = ip(lookup.client_ip)
         lookup.server_ip = ip(lookup.server_ip)

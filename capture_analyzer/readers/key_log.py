@@ -1,4 +1,4 @@
-"""TLS key logs in the NSS format (draft-ietf-tls-keylogfile), as SSLKEYLOGFILE gives them."""
+"""TLS key logs in the NSS format (RFC 9850), as SSLKEYLOGFILE gives them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from capture_analyzer.model.secrets import Secrets
 
 MAX_KEY_LOG_BYTES: Final = 1 << 30  # held in memory once; a session takes about 900 bytes
 _MAX_SECRET_OCTETS: Final = 64  # SHA-512 would give 64; TLS uses 32 or 48
+_MAX_ECH_OCTETS: Final = 4096  # a configuration of ECH holds a public key, of 1,216 octets at most
 
-_LINE: Final = re.compile(rb"(?:QUIC_)?([A-Z][A-Z0-9_]+) +([0-9A-Fa-f]{64}) +([0-9A-Fa-f]{2,128})")
+_LINE: Final = re.compile(rb"(?:QUIC_)?([A-Z][A-Z0-9_]+) +([0-9A-Fa-f]{64}) +([0-9A-Fa-f]{2,8192})")
 _LINES: Final = re.compile(rb"[^\r\n]+")
 
 
@@ -32,6 +33,10 @@ def parse_key_log(text: bytes) -> Secrets:
             secrets.bad_lines += 1
             continue
         label, random, secret = match.groups()
+        most = _MAX_ECH_OCTETS if label.startswith(b"ECH_") else _MAX_SECRET_OCTETS
+        if len(secret) > 2 * most:
+            secrets.bad_lines += 1
+            continue
         secrets.add(
             label.decode("ascii"),
             bytes.fromhex(random.decode("ascii")),

@@ -45,7 +45,7 @@ META = Meta(
     severity="info: it limits what can be said, and harms no request",
     references=(
         "RFC 8446, section 5 (the record protocol)",
-        "NSS key log format (SSLKEYLOGFILE), draft-ietf-tls-keylogfile",
+        "NSS key log format (SSLKEYLOGFILE), RFC 9850",
     ),
 )
 

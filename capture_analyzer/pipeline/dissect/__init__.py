@@ -129,10 +129,13 @@ class _HttpReader:
         """Read a decrypted connection, if it is HTTP; keeps the `server_name` it has."""
         protocol = recognise(opened.client, opened.server)
         if protocol in ("http/1.1", "h2"):
-            name = connection.server_name
+            tls, name = connection.tls, connection.server_name
+            if tls is not None and name == tls.server_name_outer:
+                name = None  # a cover: the requests know better
+            outer = connection.server_name
             self.read(connection, protocol, opened.client, opened.server)
             connection.protocol = protocol
-            connection.server_name = name or connection.server_name
+            connection.server_name = name or connection.server_name or outer
 
     def read(
         self, connection: Connection, protocol: str, client: ByteStream, server: ByteStream

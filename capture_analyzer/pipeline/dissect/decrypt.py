@@ -15,6 +15,7 @@ from capture_analyzer.model.secrets import Secrets
 from capture_analyzer.model.tls_records import ROLE_CODE, HandshakeMessage, TlsRecords
 from capture_analyzer.pipeline.certificates import decompress
 from capture_analyzer.pipeline.dissect.guard import Guard
+from capture_analyzer.pipeline.dissect.hidden_hello import answered_hello, note_accepted
 from capture_analyzer.pipeline.dissect.plaintext import Plain, Records, lay_out, open_records
 from capture_analyzer.pipeline.dissect.renegotiation import Agreed, Direction, later_handshakes
 from capture_analyzer.protocols.tls import handshake, names
@@ -35,6 +36,7 @@ Decryptors = tuple[Decryptor | None, Decryptor | None]
 
 _PROTECTED: Final = (handshake.ALERT, handshake.HANDSHAKE, handshake.APPLICATION_DATA)
 _NO_SECRETS: Final = "the key log has no secrets for this session"
+_NO_INNER_SECRETS: Final = "the key log opens the encrypted ClientHello, but has no secrets for it"
 _NOT_CAPTURED: Final = "the handshake was not captured"
 _LATER_UNKNOWN: Final = "the key log has no secrets for a later handshake on the connection"
 _NONE_FITS: Final = "the handshake was not captured, and no session of the key log fits"
@@ -144,7 +146,7 @@ def open_connection(
     assert tls is not None
     sides = (client, server)
     records = client.records, server.records
-    openers = _decryptors(tls, understood, sides, records, secrets, finder)
+    openers = _decryptors(connection, understood, sides, records, secrets, finder)
     if isinstance(openers, str):
         tls.why_not = openers
         return None
@@ -179,7 +181,7 @@ def open_connection(
 
 
 def _decryptors(
-    tls: TlsSummary,
+    connection: Connection,
     understood: Understood,
     sides: tuple[Side, Side],
     records: tuple[Records, Records],
@@ -187,6 +189,8 @@ def _decryptors(
     finder: SessionFinder,
 ) -> Decryptors | str:
     """Decryptors of both directions, or why there are none."""
+    tls = connection.tls
+    assert tls is not None
     random, suite = understood.client_random, understood.suite
     session: Mapping[str, bytes] = secrets.of(random) if random else {}
     if tls.version not in (None, _TLS13, _TLS12):
@@ -194,7 +198,11 @@ def _decryptors(
     if suite is not None and (reason := why_not(suite, tls13=tls.version != _TLS12)):
         return f"cipher suite {tls.cipher_suite} can't be decrypted: {reason}"
     # Of an encrypted ClientHello the outer random is seen, and the log has the inner one.
-    hidden = tls.ech_offered and tls.version != _TLS12
+    hidden = bool(tls.ech_offered) and tls.version != _TLS12
+    if hidden:
+        session = answered_hello(connection, understood, session, secrets)
+        if tls.ech == "accepted" and not session:
+            return _NO_INNER_SECRETS
     if random is not None and not session and not hidden:
         return _NO_SECRETS
     if tls.version == _TLS12:
@@ -209,11 +217,14 @@ def _decryptors(
         first = Agreed(session, suite, random, understood.server_random)
         return _tls12(first, understood, sides, secrets)
     if session and suite is not None:
-        decryptors = tls13_decryptors(session, suite, early=bool(tls.early_data))
-        if decryptors == (None, None):
+        named = tls13_decryptors(session, suite, early=bool(tls.early_data))
+        if named == (None, None):
             return "the key log has no traffic secrets for this session"
-        return decryptors
-    return _found_by_trial(tls, understood, sides, records, session, finder)
+        return named
+    decryptors = _found_by_trial(tls, understood, sides, records, session, finder)
+    if hidden and not session and not isinstance(decryptors, str):
+        note_accepted(connection)
+    return decryptors
 
 
 def _tls12(
@@ -239,7 +250,7 @@ def _found_by_trial(
     """Decryptors of a TLS 1.3 connection of which a hello was not captured.
 
     Or it is an encrypted one: then the key log goes by the random of the inner ClientHello
-    (draft-ietf-tls-keylogfile), which is not known.
+    (RFC 9850, section 2.3), which is not known.
     """
     suite = understood.suite
     from_start = suite is not None

@@ -64,6 +64,8 @@ class Understood:
             protected.
         certificate, certificate_status: bodies of the server's messages of these types, in
             clear or decrypted; None if there was none or it can't be read.
+        client_hellos, server_hellos: bodies of these messages where the client offers
+            encrypted_client_hello, to open it; else empty.
         keys_changed: a later handshake (up to TLS 1.2) put keys in force that are not known.
     """
 
@@ -83,6 +85,8 @@ class Understood:
     server_protected_from: int = 0
     certificate: bytes | None = None
     certificate_status: bytes | None = None
+    client_hellos: list[bytes] = dataclasses.field(default_factory=list)
+    server_hellos: list[bytes] = dataclasses.field(default_factory=list)
     keys_changed: bool = False
 
 
@@ -125,6 +129,9 @@ def understand(
     if client_hellos:
         result.client_random = client_hellos[0][0].random
         _add_offer(result, client_hellos[0][0], client, client_hellos[0][1])
+        if client_hellos[0][0].ech:
+            result.client_hellos = [message.body for _, message in client_hellos]
+            result.server_hellos = [message.body for _, message in server_hellos]
     if server_hellos:
         _add_choice(summary, (final or server_hellos[-1])[0])
     if final is not None:

@@ -63,10 +63,12 @@ def _hmac(key: bytes, message: bytes, hash_name: str) -> bytes:
     return hmac.digest(key, message, hash_name)
 
 
-def hkdf_expand_label(secret: bytes, label: str, length: int, hash_name: str) -> bytes:
-    """HKDF-Expand-Label with an empty context (RFC 8446, section 7.1; RFC 5869)."""
+def hkdf_expand_label(
+    secret: bytes, label: str, length: int, hash_name: str, context: bytes = b""
+) -> bytes:
+    """HKDF-Expand-Label (RFC 8446, section 7.1; RFC 5869)."""
     full = b"tls13 " + label.encode()
-    info = length.to_bytes(2, "big") + bytes([len(full)]) + full + b"\x00"
+    info = length.to_bytes(2, "big") + bytes([len(full)]) + full + bytes([len(context)]) + context
     out = block = b""
     counter = 1
     while len(out) < length:

@@ -6,6 +6,7 @@ import hashlib
 import ssl
 from typing import Any, cast
 
+from capture_maker.ech import EchSocket
 from capture_maker.http import Client, Reply, Write, reply, response
 from capture_maker.http import request as http_request
 from capture_maker.llm import ANSWER_NEEDLE, COOKIE, QUERY, TOKEN
@@ -378,6 +379,40 @@ def tls12_renegotiation(stage: Stage) -> None:
         yield 60 * MS
         yield from socket.renegotiate(asked=True)
         yield 20 * MS
+        yield from http.call(get("/large"))
+        http.close()
+
+    stage.simulation.start(run())
+
+
+@scenario(
+    "tls13-ech",
+    """TLS 1.3 with an encrypted ClientHello that the server accepts: in clear text stands the name
+    cover.example, the server is api.example. The key log has ECH_SECRET and ECH_CONFIG under the
+    outer random, all else under the inner one. Two requests, think 40 and 90 ms.""",
+    form=Form(keys=True),
+    silent=DECRYPTED,
+    outer_name="cover.example",
+)
+def tls13_ech(stage: Stage) -> None:
+    """A hello inside a hello."""
+    host, _ = stage.server("api", "203.0.113.20", 24 * MS)
+    hidden: list[bytes] = []
+
+    def layer(*args: object, **more: object) -> EchSocket:
+        return EchSocket(*args, key_log=stage.key_log, hidden=hidden, **more)
+
+    stage.serve_tls(host, 443, route, server_context(API), layer)
+
+    def run() -> Process:
+        context = client_context(stage.key_log)
+        socket = yield from stage.open_socket(
+            host, 443, context=context, server_name=API, layer=layer
+        )
+        assert socket
+        http = Client(stage.simulation, socket)
+        yield from http.call(get("/small"))
+        yield 60 * MS
         yield from http.call(get("/large"))
         http.close()
 

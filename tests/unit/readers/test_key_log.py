@@ -37,12 +37,27 @@ def test_a_byte_order_mark_costs_no_line() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["hello", f"A {RANDOM[:-2]} 00", f"A {RANDOM} 0", f"A {RANDOM} zz", f"A {RANDOM}", "\x00"],
+    [
+        "hello",
+        f"A {RANDOM} {'00' * 65}",
+        f"ECH_CONFIG {RANDOM} {'0' * 8194}",
+        f"A {RANDOM[:-2]} 00",
+        f"A {RANDOM} 0",
+        f"A {RANDOM} zz",
+        f"A {RANDOM}",
+        "\x00",
+    ],
 )
 def test_bad_lines_are_skipped_and_counted(line: str) -> None:
     secrets = parse_key_log(f"{line}\nCLIENT_RANDOM {RANDOM} {'01' * 48}\n".encode())
     assert secrets.bad_lines == 1
     assert len(secrets) == 1
+
+
+def test_a_configuration_of_ech_is_longer_than_a_secret() -> None:
+    secrets = parse_key_log(f"ECH_CONFIG {RANDOM} {'ab' * 1300}\n".encode())
+    assert secrets.bad_lines == 0
+    assert secrets.of(bytes.fromhex(RANDOM)) == {"ECH_CONFIG": b"\xab" * 1300}
 
 
 def test_secrets_show_in_no_repr_and_can_not_be_pickled() -> None:

@@ -15,6 +15,7 @@ from capture_analyzer.model.analysis import Analysis
 from capture_analyzer.model.connections import TlsSummary
 from capture_analyzer.model.tls_records import ROLE_CODE, ROLES
 from capture_analyzer.pipeline.dissect import tls as dissect_tls
+from capture_analyzer.protocols.tls import ech
 from capture_analyzer.protocols.tls.connection import Understood
 
 CAPTURES = Path(__file__).resolve().parents[4] / "captures"
@@ -322,3 +323,80 @@ def test_renegotiation_is_seen_without_keys(corpus: Path) -> None:
     analysis = analyze(corpus / "tls-keys" / "tls-renegotiation.pcap")
     tls = summary(analysis)
     assert (tls.renegotiations, tls.secure_renegotiation) == (4, True)
+
+
+def not_ech(keys: list[str]) -> list[str]:
+    return [line for line in keys if not line.startswith("ECH_")]
+
+
+def only_ech(keys: list[str]) -> list[str]:
+    return [line for line in keys if line.startswith("ECH_")]
+
+
+@pytest.mark.parametrize("kept", [lambda keys: keys, not_ech])
+def test_an_accepted_encrypted_client_hello(
+    kept: Callable[[list[str]], list[str]], case: Case
+) -> None:
+    """With ECH_SECRET its server name is read; without, its session is found by trial."""
+    analysis = case.analyse("tls13-ech", keys=kept)
+    tls, connection = summary(analysis), analysis.tables.connections[0]
+    assert (tls.ech, tls.decrypted, tls.why_not) == ("accepted", "yes", None)
+    assert tls.server_name_outer == "cover.example"
+    assert connection.server_name == "api.example"  # by its SNI, or by the requests
+    assert paths(analysis) == BOTH
+
+
+def test_an_inner_hello_without_the_sessions_secrets(case: Case) -> None:
+    analysis = case.analyse("tls13-ech", keys=only_ech)
+    tls = summary(analysis)
+    assert (tls.ech_offered, tls.ech, tls.decrypted) == (True, None, "no")
+    assert tls.why_not == "the key log has no secrets for this session"
+    assert analysis.tables.connections[0].server_name == "cover.example"
+
+
+def test_the_servers_random_confirms_the_inner_hello(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ech, "confirmed", lambda *_: True)  # no capture here has that random
+    analysis = case.analyse("tls13-ech", keys=only_ech)
+    tls = summary(analysis)
+    assert (tls.ech, tls.decrypted) == ("accepted", "no")
+    assert "has no secrets for it" in (tls.why_not or "")
+    assert analysis.tables.connections[0].server_name == "api.example"
+
+
+def test_a_rejected_encrypted_client_hello(case: Case) -> None:
+    """The log's secrets are under the outer random: that hello was answered."""
+    outer = only_ech(lines("tls13-ech"))[0].split()[1]
+
+    def rejected(keys: list[str]) -> list[str]:
+        rows = (line.split() for line in not_ech(keys))
+        return [*only_ech(keys), *(f"{label} {outer} {secret}" for label, _, secret in rows)]
+
+    analysis = case.analyse("tls13-ech", keys=rejected)
+    tls = summary(analysis)
+    assert (tls.ech, tls.server_name_outer) == ("rejected", None)
+    assert analysis.tables.connections[0].server_name == "cover.example"
+
+
+def test_grease_is_not_taken_for_ech(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most browsers send the extension with nothing in it."""
+    real = dissect_tls.understand
+
+    def understood(*arguments: Any, **more: Any) -> Understood:
+        result = real(*arguments, **more)
+        result.summary.ech_offered = True
+        return result
+
+    monkeypatch.setattr(dissect_tls, "understand", understood)
+    analysis = case.analyse("tls13-aes128")
+    tls = summary(analysis)
+    assert (tls.ech, tls.server_name_outer, tls.decrypted) == ("unused", None, "yes")
+    assert analysis.tables.connections[0].server_name == "api.example"
+
+
+@pytest.mark.shared
+def test_grease_without_keys(corpus: Path) -> None:
+    analysis = analyze(corpus / "tls-no-keys" / "chrome-1250-tls-x25519-kyber.pcap")
+    tls = summary(analysis)
+    assert (tls.ech_offered, tls.ech) == (True, None)
