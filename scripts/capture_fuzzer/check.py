@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import signal
+import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -33,22 +35,39 @@ class BrokenRuleError(Exception):
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raises TooSlowError inside when the time is over."""
+    """Raises TooSlowError inside when so much processor time is used up."""
 
     def over(number: int, frame: object) -> None:
         raise TooSlowError(f"more than {seconds} s")
 
-    before = signal.signal(signal.SIGALRM, over)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGPROF, over)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
-def run(capture: Path, keys: Path | None, output: Path, *, report: bool, redact: str) -> str:
+def run(
+    capture: Path | Sequence[Path],
+    keys: Path | None,
+    output: Path,
+    *,
+    report: bool,
+    redact: str,
+    **options: Any,
+) -> str:
     """Analyse a capture and write everything.
+
+    Args:
+        capture: a file, or several that belong together.
+        keys: a key log.
+        output: where to write.
+        report: also make the report, the packets' table and the summary, and all once more:
+            the same input must give the same bytes.
+        redact: the level.
+        options: more of analyze().
 
     Returns:
         "refused" or "analysed".
@@ -57,23 +76,81 @@ def run(capture: Path, keys: Path | None, output: Path, *, report: bool, redact:
         Exception: whatever goes wrong.
     """
     Guard.raises = True
+    options |= {"keylogs": [keys] if keys else [], "redact": redact}
     try:
-        analysis = capture_analyzer.analyze(capture, keylogs=[keys] if keys else [], redact=redact)
+        analysis = capture_analyzer.analyze(capture, **options)
     except CaptureAnalyzerError as error:
         if "\n" in str(error):
             raise BrokenRuleError("a refusal of more than one line") from error
         return "refused"
     rules(analysis)
     json_exporter.export(analysis, str(output))
-    json.loads(output.read_bytes())
+    made = output.read_bytes()
+    document(made)
     if report:
-        from capture_analyzer.cli import terminal
-        from capture_analyzer.report import html
-
-        packets_csv.export(analysis, str(output))
-        html.render(analysis)
-        list(terminal.summary(analysis, columns=80, report=None))
+        shown = _shown(analysis, output)
+        again = capture_analyzer.analyze(capture, **options)
+        json_exporter.export(again, str(output))
+        if output.read_bytes() != made:
+            raise BrokenRuleError("other bytes of JSON the second time")
+        if _shown(again, output) != shown:
+            raise BrokenRuleError("another report, table or summary the second time")
     return "analysed"
+
+
+def _shown(analysis: Analysis, output: Path) -> tuple[bytes, bytes, list[str]]:
+    """(the packets' table, the report, the summary), after a look at them."""
+    from capture_analyzer.cli import terminal
+    from capture_analyzer.report import html
+
+    packets_csv.export(analysis, str(output))
+    table = output.read_bytes()
+    if table.count(b"\n") != 1 + np.count_nonzero(~analysis.tables.packets.left_out):
+        raise BrokenRuleError("rows of the packets' table")
+    page = html.render(analysis, charts=False)
+    data = page.partition(b'id="data">')[2].partition(b"</script>")[0]
+    told = json.loads(data)
+    if sum(told["exchanges"]["start"]) > 2**63 or page.count(b"<script") != 2:
+        raise BrokenRuleError("the report is not what it should be")
+    return (
+        table,
+        page,
+        [terminal.plain(line) for line in terminal.summary(analysis, columns=80, report=None)],
+    )
+
+
+def document(made: bytes) -> None:
+    """What must hold of the JSON."""
+
+    def refuse(name: str) -> None:
+        raise BrokenRuleError(f"{name} in the JSON")
+
+    told = json.loads(made, parse_constant=refuse)
+    for exchange in told["exchanges"]:
+        begin, end = exchange["start_ns"], exchange["end_ns"]
+        spans = [(row["from_ns"], row["to_ns"]) for row in exchange["ledger"]]
+        if end is not None and sum(b - a for a, b in spans) != end - begin:
+            raise BrokenRuleError("the ledger in the JSON does not add up")
+        phases = [ns for ns in exchange["phases"].values() if ns is not None]
+        if end is not None and sum(phases) != end - begin:
+            raise BrokenRuleError("the phases in the JSON do not add up")
+
+
+def grows_evenly(small: Path, large: Path, times: int) -> None:
+    """See that a capture `times` as long as another takes no more than about so much longer.
+
+    Raises:
+        BrokenRuleError: it takes more than three times as much as that.
+    """
+    for _ in range(3):  # once is enough: another process may have slowed the rest
+        took = []
+        for path in (small, large):
+            begin = time.process_time()
+            capture_analyzer.analyze(path)
+            took.append(time.process_time() - begin)
+        if took[1] <= 3 * times * took[0] + 0.1:
+            return
+    raise BrokenRuleError(f"{times} times the packets took {took[1] / took[0]:.0f} times as long")
 
 
 def rules(analysis: Analysis) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import gzip
+import itertools
 import random
 import struct
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import lz4.frame
 import zstandard
 
+from capture_fuzzer import wrap
 from capture_fuzzer.seeds import Frame, Seed
 
 LEVELS = ("container", "packet", "stream")
@@ -48,31 +52,56 @@ TOKENS = (
 """What parsers look for, and what they may stumble over."""
 
 
-def mutated(rng: random.Random, seeds: Sequence[Seed], level: str) -> tuple[bytes, bytes, str]:
-    """(a damaged capture, a key log, what was begun with)."""
+@dataclasses.dataclass
+class Case:
+    """Something to analyse.
+
+    Attributes:
+        files: the bytes of the damaged capture, mostly one file.
+        keys: a key log; empty for none.
+        names: what was begun with.
+        options: of analyze().
+    """
+
+    files: list[bytes]
+    keys: bytes
+    names: str
+    options: dict[str, Any]
+
+
+def mutated(rng: random.Random, seeds: Sequence[Seed], level: str) -> Case:
+    """Damage a capture chosen at random."""
     seed = rng.choice(seeds)
     names = seed.name
     keys = seed.keys
+    files: list[bytes] = []
     if level == "container":
         data = seed.raw
         if rng.random() < 0.3 and seed.frames:
             data = as_pcapng(rng, seed.link_type, seed.frames)
     else:
-        frames = copy.deepcopy(seed.frames)
+        frames = [copy.copy(frame) for frame in seed.frames]
         if rng.random() < 0.1:
             other = rng.choice(seeds)
-            frames += copy.deepcopy(other.frames)
+            frames += [copy.copy(frame) for frame in other.frames]
             keys += other.keys
             names += " " + other.name
             frames.sort(key=lambda frame: frame.time_ns)
+        link_type = seed.link_type
+        if rng.random() < 0.2:
+            link_type = wrap.wrapped(rng, link_type, frames)
         change = of_packets if level == "packet" else of_streams
         for _ in range(rng.choice((1, 1, 1, 2, 3, 6, 12, 40))):
             if frames:
                 change(rng, frames)
-        if rng.random() < 0.85:
-            data = as_pcap(rng, seed.link_type, frames)
-        else:
-            data = as_pcapng(rng, seed.link_type, frames)
+        if link_type == wrap.ETHERNET and rng.random() < 0.08:
+            wrap.fragmented(rng, frames)
+        form = as_pcap if rng.random() < 0.85 else as_pcapng
+        if rng.random() < 0.04:
+            parts = rng.choice((_rotated, _interleaved))(rng, frames)
+            frames, *others = parts
+            files = [form(rng, link_type, part) for part in others]
+        data = form(rng, link_type, frames)
     if level == "container" or rng.random() < 0.02:
         data = of_bytes(rng, data, seeds)
     if rng.random() < 0.05:
@@ -84,7 +113,85 @@ def mutated(rng: random.Random, seeds: Sequence[Seed], level: str) -> tuple[byte
             data = of_bytes(rng, data, seeds)
     if keys and rng.random() < 0.1:
         keys = of_bytes(rng, keys, seeds)
-    return data[:MOST_BYTES], keys, names
+    return Case([data[:MOST_BYTES], *files], keys, names, _options(rng))
+
+
+def _options(rng: random.Random) -> dict[str, Any]:
+    """What else is asked for, once in a while."""
+    options: dict[str, Any] = {
+        "redact": rng.choice(("default", "default", "none", "hosts,ips,paths"))
+    }
+    if rng.random() < 0.9:
+        return options
+    hosts = (
+        "192.0.2.0/24",
+        "198.51.100.2",
+        "api.example",
+        "llm.example",
+        "127.0.0.1",
+        "10.0.0.0/8",
+    )
+    choices = {
+        "hosts": [rng.choice(hosts)],
+        "ports": [rng.choice((443, 80, 53, 8080, 40_000))],
+        "start": f"+{rng.choice((0, 0.02, 0.5, 3, 100))}",
+        "end": f"+{rng.choice((0, 0.03, 0.6, 4, 1e6)):g}",
+    }
+    return options | {name: value for name, value in choices.items() if rng.random() < 0.4}
+
+
+def _rotated(rng: random.Random, frames: list[Frame]) -> list[list[Frame]]:
+    """The packets in several files, one behind the other, some of them in two."""
+    cuts = sorted(rng.randrange(len(frames) + 1) for _ in range(rng.choice((1, 1, 2, 5))))
+    bounds = [0, *cuts, len(frames)]
+    parts = [frames[max(a - rng.choice((0, 0, 3)), 0) : b] for a, b in itertools.pairwise(bounds)]
+    if rng.random() < 0.5:
+        rng.shuffle(parts)
+    return parts
+
+
+def _interleaved(rng: random.Random, frames: list[Frame]) -> list[list[Frame]]:
+    """The packets in several files at the same time."""
+    parts: list[list[Frame]] = [[] for _ in range(rng.choice((2, 2, 3)))]
+    for frame in frames:
+        rng.choice(parts).append(frame)
+    return parts
+
+
+def repeated(
+    rng: random.Random, seeds: Sequence[Seed], times: Sequence[int]
+) -> tuple[list[bytes], str]:
+    """(one capture so many times over, for each of `times`; what was begun with)."""
+    able = [seed for seed in seeds if any(frame.transport for frame in seed.frames)]
+    seed = rng.choice(able)
+    change = rng.choice((of_packets, of_streams))
+    frames = [copy.copy(frame) for frame in seed.frames]
+    for _ in range(rng.choice((0, 1, 3, 10))):
+        if frames:
+            change(rng, frames)
+    span = max((frame.time_ns for frame in frames), default=0)
+    span = span + 1_000_000 if 0 <= span < 10**11 else 10**9
+    kind = rng.choice(("again", "ports", "onward"))
+    made = []
+    for count in times:
+        rows = []
+        for turn in range(count):
+            for frame in frames:
+                data, t = bytearray(frame.data), frame.transport
+                if t and kind == "ports":
+                    data[t : t + 4] = bytes(
+                        x ^ y
+                        for x, y in zip(data[t : t + 4], turn.to_bytes(2, "big") * 2, strict=True)
+                    )
+                elif t and kind == "onward" and t + 12 <= len(data):
+                    for at in (t + 4, t + 8):
+                        number = int.from_bytes(data[at : at + 4], "big") + turn * 200_000
+                        data[at : at + 4] = (number % (1 << 32)).to_bytes(4, "big")
+                rows.append(
+                    Frame(frame.time_ns + turn * span, bytes(data), frame.original, range(0))
+                )
+        made.append(as_pcap(random.Random(0), seed.link_type, rows))
+    return made, f"{seed.name} {kind}"
 
 
 def of_bytes(rng: random.Random, data: bytes, seeds: Sequence[Seed]) -> bytes:
@@ -181,7 +288,11 @@ def of_streams(rng: random.Random, frames: list[Frame]) -> None:
     if not with_payload:
         of_packets(rng, frames)
         return
-    frame = frames[rng.choice(with_payload)]
+    chosen = rng.choice(with_payload)
+    frame = frames[chosen]
+    if frame.transport and rng.random() < 0.3:
+        _resize(rng, frames, chosen)
+        return
     data = bytearray(frame.data)
     begin, size = frame.payload.start, len(frame.payload)
     # The beginnings of payloads and of what is in them matter most.
@@ -219,6 +330,56 @@ def of_streams(rng: random.Random, frames: list[Frame]) -> None:
     frame.data = bytes(data)
 
 
+def _resize(rng: random.Random, frames: list[Frame], chosen: int) -> None:
+    """Insert or delete bytes of a TCP stream; all that follows moves along.
+
+    So everything behind stays readable, as it would not if the sequence numbers stayed.
+    """
+    frame = frames[chosen]
+    begin, end, tcp = frame.payload.start, frame.payload.stop, frame.transport
+    at = rng.randrange(begin, end)
+    kind = rng.randrange(4)
+    taken = min(rng.choice((1, 2, 5, 9, 40, 2000)), end - at) if kind != 1 else 0
+    given = b""
+    if kind == 1:
+        given = b"".join(rng.choice(TOKENS) for _ in range(rng.choice((1, 1, 2, 8))))
+    elif kind == 2:
+        given = frame.data[begin:at] * rng.choice((1, 3))
+    elif kind == 3:
+        other = rng.choice(frames)
+        given = other.data[other.payload.start : other.payload.stop]
+    given = given[: 60_000 - len(frame.data)] if len(frame.data) < 60_000 else b""
+    more = len(given) - taken
+    seq = int.from_bytes(frame.data[tcp + 4 : tcp + 8], "big") + at - begin
+    ports = frame.data[tcp : tcp + 4]
+    data = bytearray(frame.data[:at] + given + frame.data[at + taken :])
+    _grow_network(data, tcp, more)
+    frame.data, frame.original = bytes(data), frame.original + more
+    frame.payload = range(begin, end + more)
+    for other in frames:
+        t = other.transport
+        if other is frame or not t or t + 12 > len(other.data):
+            continue
+        mine = other.data[t : t + 4]
+        field = t + 4 if mine == ports else t + 8 if mine == ports[2:] + ports[:2] else 0
+        if not field:
+            continue
+        number = int.from_bytes(other.data[field : field + 4], "big")
+        if 0 < (number - seq) % (1 << 32) < 1 << 31:
+            moved = bytearray(other.data)
+            moved[field : field + 4] = ((number + more) % (1 << 32)).to_bytes(4, "big")
+            other.data = bytes(moved)
+
+
+def _grow_network(data: bytearray, tcp: int, more: int) -> None:
+    """Change the length in the IP header before a TCP header."""
+    for head, version, field in ((tcp - 20, 4, 2), (tcp - 40, 6, 4)):
+        if head >= 0 and data[head] >> 4 == version:
+            length = int.from_bytes(data[head + field : head + field + 2], "big") + more
+            data[head + field : head + field + 2] = (length & 0xFFFF).to_bytes(2, "big")
+            return
+
+
 def as_pcap(rng: random.Random, link_type: int, frames: Sequence[Frame]) -> bytes:
     """A pcap file of these packets, in either byte order and resolution."""
     order = rng.choice("<<<>")
@@ -243,14 +404,27 @@ def as_pcapng(rng: random.Random, link_type: int, frames: Sequence[Frame]) -> by
     def option(code: int, value: bytes) -> bytes:
         return struct.pack(order + "HH", code, len(value)) + value + bytes(-len(value) % 4)
 
+    shift, scale = 0, 10**9
+
     def start() -> bytes:
+        nonlocal shift, scale
         made = block(0x0A0D0D0A, struct.pack(order + "IHHq", 0x1A2B3C4D, 1, 0, -1))
-        options = option(9, bytes([9])) + option(2, b"eth0") + option(0, b"")
-        return made + block(1, struct.pack(order + "HHI", link_type, 0, 0) + options)
+        resolution = rng.choice((9, 9, 9, 6, 3, 0x80 | 20, 12))
+        power, base = resolution & 127, 2 if resolution & 128 else 10
+        scale = base**power
+        shift = rng.choice((0, 0, 0, 5, -5, 1_700_000_000))
+        options = option(9, bytes([resolution])) + option(2, b"eth0")
+        if shift:
+            options += option(14, struct.pack(order + "q", shift))
+        return made + b"".join(
+            block(1, struct.pack(order + "HHI", kind, 0, snap) + options + option(0, b""))
+            for kind, snap in ((link_type, 0), (rng.choice((link_type, 113, 101)), 96))
+        )
 
     parts = [start()]
     for frame in frames:
-        ticks = (1_772_546_831 * 10**9 + frame.time_ns) & 0xFFFFFFFFFFFFFFFF
+        ns = (1_772_546_831 - shift) * 10**9 + frame.time_ns
+        ticks = ns * scale // 10**9 & 0xFFFFFFFFFFFFFFFF
         data = frame.data + bytes(-len(frame.data) % 4)
         sizes = len(frame.data), frame.original & 0xFFFFFFFF
         kind = rng.randrange(40)
@@ -261,7 +435,8 @@ def as_pcapng(rng: random.Random, link_type: int, frames: Sequence[Frame]) -> by
             head = struct.pack(order + "HHIIII", 0, 3, ticks >> 32, ticks & 0xFFFFFFFF, *sizes)
             parts.append(block(2, head + data))
             continue
-        head = struct.pack(order + "IIIII", 0, ticks >> 32, ticks & 0xFFFFFFFF, *sizes)
+        interface = int(rng.random() < 0.02)
+        head = struct.pack(order + "IIIII", interface, ticks >> 32, ticks & 0xFFFFFFFF, *sizes)
         more = (
             option(1, b"a comment") + option(4, struct.pack(order + "Q", 2)) if kind == 2 else b""
         )

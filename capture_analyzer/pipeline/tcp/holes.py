@@ -135,8 +135,10 @@ def _before_the_capture(segments: Segments, opener: NDArray[np.intp]) -> Bools:
     """
     stream = segments.stream[opener]
     before = segments.mid[stream]
+    data = np.flatnonzero(segments.carries & (segments.length > 0))
+    if before.any() and not len(data):  # a FIN opened it
+        return np.zeros(len(opener), np.bool_)
     if before.any():
-        data = np.flatnonzero(segments.carries & (segments.length > 0))
         at = np.searchsorted(data, segments.starts[stream])
         before = before & (data[np.minimum(at, len(data) - 1)] == opener)
     return before
