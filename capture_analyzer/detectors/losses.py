@@ -222,7 +222,7 @@ def _holes(
         holes.opened_ns[order],
     )
     waits = list(zip(*(column.tolist() for column in columns), strict=True))
-    weights = np.maximum(waited, 1)
+    weights = np.maximum(waited, 1).astype(np.float64)  # the sum may pass 2^63
     confidence = float((holes.confidence[rows] * weights).sum() / weights.sum())
     return waits, confidence, [int(opened.min())], [int(filled.max())]
 

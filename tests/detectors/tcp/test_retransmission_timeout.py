@@ -65,3 +65,11 @@ def test_near_miss_needless_timeout(hand_made: ModuleType) -> None:
     tables = timed_out(hand_made, (30, "rto", 1))
     tables.packets.spurious[29] = SPURIOUS.index("true")
     assert not judge(tables)
+
+
+def test_waits_of_a_century(hand_made: ModuleType) -> None:
+    """A broken clock: together they are more nanoseconds than 64 bits hold."""
+    tables = timed_out(hand_made, (20, "rto", 1000))
+    tables.holes = hand_made.holes(*[(0, "loss", 100, 2.5e12, 12, 20)] * 5)
+    (finding,) = judge(tables)
+    assert finding.confidence == 0.9

@@ -134,3 +134,11 @@ def test_a_gap_further_on_is_one(new_wire):
     wire.server(101, "A", 5021, 1001, b"c" * 10, ttl=57)
     wire.client(101.1, "A", 1001, 5031)
     assert [row[0] for row in rows(wire)] == ["capture"]
+
+
+def test_a_fin_behind_bytes_that_were_not_captured(new_wire):
+    """Of a stream without any data; there is nothing that could have come before."""
+    wire = new_wire()
+    wire.client(0, "A", 1001, 5001)
+    wire.client(10, "FA", 1051, 5001)
+    assert rows(wire) == [("loss", 0, 50, 10, None, 2, 0)]
