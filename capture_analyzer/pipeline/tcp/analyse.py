@@ -37,7 +37,7 @@ from capture_analyzer.pipeline.tcp.segments import SPAN, Bools, Ints, Segments, 
 from capture_analyzer.pipeline.tcp.selective import read_blocks
 from capture_analyzer.pipeline.tcp.vantage import SIDES, find_vantage
 
-BATCH_PACKETS: Final = 65_536
+BATCH_PACKETS: Final = 131_072
 """Packets of a batch: its temporaries stay in the processor's cache."""
 
 

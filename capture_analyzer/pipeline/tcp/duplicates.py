@@ -30,9 +30,12 @@ def find_copies(
     packets: Packets,
     index: NDArray[np.intp],
     stream: NDArray[np.int64],
+    starts: NDArray[np.int64],
+    counts: NDArray[np.int64],
     time: NDArray[np.int64],
     seq: NDArray[np.uint32],
     ack: NDArray[np.uint32],
+    ip_id: NDArray[np.uint16],
 ) -> NDArray[np.intp]:
     """Elements that repeat one just before them in the same direction, ascending.
 
@@ -40,38 +43,51 @@ def find_copies(
         packets: the packets.
         index: packet index of each element.
         stream: stream of each element, ascending; capture order within a stream.
+        starts: first element of each stream.
+        counts: elements of each stream.
         time: capture time of each element.
         seq: raw sequence number of each element.
         ack: raw acknowledgement number of each element.
+        ip_id: IP identification of each element.
     """
+    # One number for all three: most duplicate ACKs differ in their identification.
     numbers = seq.astype(np.uint64) << np.uint64(32) | ack
-    copies = np.zeros(len(index), np.bool_)
+    numbers ^= ip_id.astype(np.uint64) << np.uint64(16)
+    found: list[NDArray[np.intp]] = []
+    found_lag: list[int] = []
     for lag in range(1, min(_REACH, len(index) - 1) + 1):
         later = np.flatnonzero(numbers[lag:] == numbers[:-lag]) + lag
-        # Most of these are duplicate ACKs, which differ in their identification.
-        later = later[packets.ip_id[index[later]] == packets.ip_id[index[later - lag]]]
-        later = later[stream[later] == stream[later - lag]]
-        later = later[time[later] - time[later - lag] <= IDENTIFIED_COPY_NS]
         if len(later):
-            apart = time[later] - time[later - lag]
-            equal = _equal(packets, index, stream, later, later - lag, apart)
-            copies[later[equal]] = True
-    return np.flatnonzero(copies)
+            found.append(later)
+            found_lag.append(lag)
+    if not found:
+        return np.empty(0, np.intp)
+    later = np.concatenate(found)
+    earlier = later - np.repeat(found_lag, [len(part) for part in found])
+    same = stream[later] == stream[earlier]
+    same &= time[later] - time[earlier] <= IDENTIFIED_COPY_NS
+    for column in (seq, ack, ip_id):
+        same &= column[later] == column[earlier]
+    later, earlier = later[same], earlier[same]
+    equal = _equal(packets, index[later], index[earlier])
+    # An identification tells if it isn't the same in all packets (0 in IPv6, or with DF).
+    # Without, two duplicate ACKs may be equal by right.
+    own, owner = ip_id[later], stream[later]
+    first = starts[owner]
+    last = first + counts[owner] - 1
+    tells = (own != 0) & ((ip_id[first] != own) | (ip_id[last] != own))
+    # Data and SYNs are not sent again within a millisecond.
+    these = index[later]
+    takes = (packets.payload_bytes[these] > 0) | ((packets.flags[these] & SYN) != 0)
+    equal &= tells | (takes & (time[later] - time[earlier] <= COPY_NS))
+    copies: NDArray[np.intp] = np.unique(later[equal])
+    return copies
 
 
-def _equal(
-    packets: Packets,
-    index: NDArray[np.intp],
-    stream: NDArray[np.int64],
-    later: NDArray[np.intp],
-    earlier: NDArray[np.intp],
-    apart: NDArray[np.int64],
-) -> NDArray[np.bool_]:
-    """Whether what else the headers say is equal too, and enough to tell copies apart."""
-    these, those = index[later], index[earlier]
+def _equal(packets: Packets, these: NDArray[np.intp], those: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Whether what else the headers of some packets say is equal too."""
     equal = np.ones(len(these), np.bool_)
-    columns = ("flags", "window", "payload_bytes", "tsval", "tsecr", "sack_count")
-    for name in columns:
+    for name in ("flags", "window", "payload_bytes", "tsval", "tsecr", "sack_count"):
         column = getattr(packets, name)
         equal &= column[these] == column[those]
     some = np.flatnonzero(equal & (packets.sack_count[these] > 0))
@@ -80,15 +96,6 @@ def _equal(
         blocks = packets.sack_left[a] == packets.sack_left[b]
         blocks &= packets.sack_right[a] == packets.sack_right[b]
         equal[some] = blocks
-    # An identification tells if it isn't the same in all packets (0 in IPv6, or with DF).
-    # Without, two duplicate ACKs may be equal by right.
-    ids = packets.ip_id[index]
-    first = np.searchsorted(stream, stream[later], "left")
-    last = np.searchsorted(stream, stream[later], "right") - 1
-    tells = (ids[later] != 0) & ((ids[first] != ids[later]) | (ids[last] != ids[later]))
-    # Data and SYNs are not sent again within a millisecond.
-    takes = (packets.payload_bytes[these] > 0) | ((packets.flags[these] & SYN) != 0)
-    equal &= tells | (takes & (apart <= COPY_NS))
     return equal
 
 

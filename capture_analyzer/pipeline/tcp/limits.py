@@ -384,12 +384,13 @@ def _after_idle(
         return result
     # The most in flight that a stream ever waited with, up to its last idle time.
     most: dict[int, tuple[int, int, int]] = {}  # stream → (most, most since start, start)
-    rows = zip(mine.tolist(), start.tolist(), flight.tolist(), strict=True)
-    wanted = set(mine[candidates].tolist())
-    limit = path.mss * _IDLE_SEGMENTS
-    for row, (of, begin, bytes_) in enumerate(rows):
-        if of not in wanted:
-            continue
+    wanted = np.zeros(len(segments.counts), np.bool_)
+    wanted[mine[candidates]] = True
+    concerned = np.flatnonzero(wanted[mine])
+    rows = (column[concerned].tolist() for column in (mine, start, flight))
+    limit = (path.mss * _IDLE_SEGMENTS).tolist()
+    restarts: list[int] = []
+    for row, of, begin, bytes_ in zip(concerned.tolist(), *rows, strict=True):
         before_idle, since, last_start = most.get(of, (0, 0, -1))
         if begin != last_start:
             before_idle, since = max(before_idle, since), 0
@@ -402,5 +403,7 @@ def _after_idle(
         if first_flight and bytes_ > limit[of]:
             most[of] = (before_idle, before_idle, begin)
             continue
-        result[row] = since < before_idle
+        if since < before_idle:
+            restarts.append(row)
+    result[restarts] = True
     return result

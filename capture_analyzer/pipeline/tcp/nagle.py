@@ -46,6 +46,10 @@ ONCE: Final = 0.6  # confidence in a single delayed coincidence, and in several
 OFTEN: Final = 0.95
 
 
+_Pairs = tuple[NDArray[np.intp], NDArray[np.intp], Ints]
+"""Segments, the ones that follow them in their streams, and the streams."""
+
+
 def find_held(
     segments: Segments, path: Path, fresh: NDArray[np.intp], again: NDArray[np.intp]
 ) -> Limits:
@@ -57,35 +61,31 @@ def find_held(
         fresh: its elements with new data.
         again: its elements that were sent again: around them nothing is judged.
     """
-    first, second, mine = _pairs(segments, path, fresh)
+    pairs = _find_pairs(segments, path, fresh)
+    first, second, mine = pairs
     if not len(first):
         return Limits()
-    time = segments.time
-    if len(again):
-        # A repeat between the two, or of one of them, makes times meaningless.
-        repeats = np.searchsorted(again, second, "right") - np.searchsorted(again, first, "left")
-        clean = repeats == 0
-        first, second, mine = first[clean], second[clean], mine[clean]
-    # The peer sent no data in between: else the second may be the answer to that.
-    silent = _without_data(segments, first, second, mine)
+    time, counts = segments.time, _Counts.of(segments, again)
     # A segment that waited is a round trip behind the one before.
-    streams = len(segments.counts)
-    pairs = np.bincount(mine[silent], minlength=streams)
-    waited = silent & (time[second] - time[first] >= path.whole[mine] * 9 // 10)
-    held = _let_go(segments, path, first[waited], second[waited], mine[waited])
+    waited = _chosen(pairs, time[second] - time[first] >= (path.whole * 9 // 10)[mine])
+    held = _let_go(segments, path, *_undisturbed(segments, counts, waited))
     late = (held.delay >= _LATE_NS) & (held.delay <= _LATEST_NS)
     # At once: only as a rule of the stream, and more exactly.
     near = path.near[held.stream]
     exact = np.abs(held.since) <= _PROMPT_NS // 2 + near // 32
     exact &= path.whole[held.stream] >= _LEAST_TRIP_NS
+    streams = len(segments.counts)
     late_count = np.bincount(held.stream[late], minlength=streams)
     alike = np.bincount(held.stream[exact], minlength=streams)
-    rule = (alike >= _LEAST_ALIKE) & (alike >= _MOSTLY * pairs)
+    rule = alike >= _LEAST_ALIKE
+    if rule.any():
+        of_all = _undisturbed(segments, counts, _chosen(pairs, rule[mine]))[2]
+        rule &= alike >= _MOSTLY * np.bincount(of_all, minlength=streams)
     often = rule | (late_count >= 2)
     chosen = late | (exact & often[held.stream])
     if not chosen.any():
         return Limits()
-    off = _switched_off(segments, path, first, second, mine, held.stream[chosen])
+    off = _switched_off(segments, path, counts, pairs, held.stream[chosen])
     chosen &= ~off[held.stream]
     held, late = held.of(chosen), late[chosen]
     kind = np.where(late, LIMIT_CODE["nagle_delayed_ack"], LIMIT_CODE["nagle"]).astype(np.uint8)
@@ -157,9 +157,17 @@ def _answers(
 ) -> tuple[NDArray[np.intp], Bools]:
     """The first packet of the peer that acknowledges each segment, and whether there is one."""
     other = mine ^ 1
-    answer = np.searchsorted(segments.ack_top, segments.end[first] + other * SPAN)
-    there = answer < len(segments)
-    answer = np.minimum(answer, len(segments) - 1)
+    key = segments.end[first] + other * SPAN
+    acked = segments.ack_top
+    # Mostly it is the first packet that comes behind the segment; if not, it is looked for.
+    answer = _peers_next(segments, first, mine)
+    there = answer < len(acked)
+    next_one = (acked[np.minimum(answer, len(acked) - 1)] >= key) & (answer > 0)
+    next_one &= acked[answer - 1] < key
+    rest = np.flatnonzero(~next_one)
+    answer[rest] = np.searchsorted(acked, key[rest])
+    there[rest] = answer[rest] < len(acked)
+    answer = np.minimum(answer, len(acked) - 1)
     there &= segments.stream[answer] == other
     return answer, there
 
@@ -167,9 +175,8 @@ def _answers(
 def _switched_off(
     segments: Segments,
     path: Path,
-    first: NDArray[np.intp],
-    second: NDArray[np.intp],
-    mine: Ints,
+    counts: _Counts,
+    pairs: _Pairs,
     concerned: Ints,
 ) -> Bools:
     """Streams that sent a small segment while a small one was in flight: the algorithm is off.
@@ -177,15 +184,13 @@ def _switched_off(
     Args:
         segments: a batch.
         path: what is known of its streams.
-        first: small segments.
-        second: the ones behind them, small too.
-        mine: their streams.
+        counts: of its repeats.
+        pairs: small segments that follow each other.
         concerned: the streams that it matters for.
     """
     wanted = np.zeros(len(segments.counts), np.bool_)
     wanted[concerned] = True
-    use = wanted[mine]
-    first, second, mine = first[use], second[use], mine[use]
+    first, second, mine = _unrepeated(counts, _chosen(pairs, wanted[pairs[2]]))
     answer, there = _answers(segments, first, mine)
     near = path.near[mine]
     since = segments.time[second] - segments.time[answer] - near
@@ -196,35 +201,67 @@ def _switched_off(
     return switched_off
 
 
-def _pairs(
-    segments: Segments, path: Path, fresh: NDArray[np.intp]
-) -> tuple[NDArray[np.intp], NDArray[np.intp], Ints]:
+def _chosen(pairs: _Pairs, chosen: Bools) -> _Pairs:
+    """Some of the pairs."""
+    use = np.flatnonzero(chosen)
+    first, second, mine = pairs
+    return first[use], second[use], mine[use]
+
+
+def _find_pairs(segments: Segments, path: Path, fresh: NDArray[np.intp]) -> _Pairs:
     """Small segments of a stream that follow each other, and their stream."""
-    stream = segments.stream[fresh]
     known = (path.near != NO_TIME) & (path.far != NO_TIME)
     # A stream of which not enough is known has no small segments.
     limit = np.where(known, path.mss, 0)
-    small = segments.length[fresh] < limit[stream]
+    small = segments.length < np.repeat(limit, segments.counts)
+    small &= (segments.flags & (SYN | RST)) == 0
+    small, stream = small[fresh], segments.stream[fresh]
     at = np.flatnonzero(small[1:] & small[:-1] & (stream[1:] == stream[:-1]))
-    first, second = fresh[at], fresh[at + 1]
-    data = ((segments.flags[first] | segments.flags[second]) & (SYN | RST)) == 0
-    return first[data], second[data], stream[at[data]]
+    return fresh[at], fresh[at + 1], stream[at]
 
 
-def _without_data(
-    segments: Segments, first: NDArray[np.intp], second: NDArray[np.intp], mine: Ints
-) -> Bools:
-    """Whether the peer sent no payload between two segments of one stream."""
-    carried: Ints = np.cumsum((segments.length > 0).astype(np.int64))
-    start = segments.starts[mine ^ 1]
-    before, behind = segments.peer[first], segments.peer[second]
-    # The peer's packets before the first: none, or up to `before`.
-    low = np.where(before >= 0, carried[np.maximum(before, 0)], _carried_before(carried, start))
-    high = np.where(behind >= 0, carried[np.maximum(behind, 0)], low)
-    without: Bools = high == low
-    return without
+@dataclasses.dataclass(slots=True)
+class _Counts:
+    """How many there are before each element of a batch.
+
+    Attributes:
+        data: with payload.
+        repeats: sent again.
+    """
+
+    data: Ints
+    repeats: Ints
+
+    @classmethod
+    def of(cls, segments: Segments, again: NDArray[np.intp]) -> _Counts:
+        """Count them."""
+        data = np.zeros(len(segments) + 1, np.int64)
+        np.cumsum((segments.length > 0).astype(np.int64), out=data[1:])
+        repeats = np.zeros_like(data)
+        repeats[again + 1] = 1
+        return cls(data, np.cumsum(repeats))
 
 
-def _carried_before(carried: Ints, start: Ints) -> Ints:
-    """The count before element `start`."""
-    return np.where(start > 0, carried[np.maximum(start - 1, 0)], 0)
+def _undisturbed(segments: Segments, counts: _Counts, pairs: _Pairs) -> _Pairs:
+    """The pairs between which nothing else was sent.
+
+    If the peer sent data in between, the second may be the answer to that.
+    """
+    pairs = _unrepeated(counts, pairs)
+    first, second, mine = pairs
+    low, behind = _peers_next(segments, first, mine), segments.peer[second]
+    return _chosen(pairs, counts.data[low] == counts.data[np.where(behind >= 0, behind + 1, low)])
+
+
+def _unrepeated(counts: _Counts, pairs: _Pairs) -> _Pairs:
+    """The pairs without a repeat between the two, or of one of them: it makes times meaningless."""
+    if not counts.repeats[-1]:
+        return pairs
+    first, second, _ = pairs
+    return _chosen(pairs, counts.repeats[second + 1] == counts.repeats[first])
+
+
+def _peers_next(segments: Segments, elements: NDArray[np.intp], mine: Ints) -> Ints:
+    """The peer's first element behind each, which is one too far if there is none."""
+    before = segments.peer[elements]
+    return np.where(before >= 0, before + 1, segments.starts[mine ^ 1])

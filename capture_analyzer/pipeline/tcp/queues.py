@@ -121,19 +121,25 @@ def _echoed(
     first = np.ones(len(full), np.bool_)
     first[1:] = (echo[1:] != echo[:-1]) | (segments.stream[full[1:]] != segments.stream[full[:-1]])
     full, echo = full[first], echo[first]
-    # Timestamps of each stream as one ascending row of numbers over all streams.
-    stamps = packets.tsval[index]
-    base = np.zeros(len(segments.counts), np.uint32)
-    some = np.flatnonzero(segments.counts)
-    base[some] = stamps[segments.starts[some]]
-    stream = segments.stream
+    # Timestamps of the other sides' streams as one ascending row of numbers over all streams.
+    other = segments.stream[full] ^ 1
+    wanted = np.zeros(len(segments.counts), np.bool_)
+    wanted[other] = True
+    elements = np.flatnonzero(np.repeat(wanted, segments.counts))
+    if not len(elements):
+        return elements, elements, np.empty(0, np.int64)
+    stamps, stream = packets.tsval[index[elements]], segments.stream[elements]
+    base = np.zeros(len(wanted), np.uint32)
+    some = np.flatnonzero(wanted & (segments.counts > 0))
+    base[some] = packets.tsval[index[segments.starts[some]]]
     moved = (stamps - base[stream]).view(np.int32).astype(np.int64)
     clock = np.maximum.accumulate(moved + stream * _CLOCK_ROOM)
-    other = stream[full] ^ 1
-    wanted = (echo - base[other]).view(np.int32).astype(np.int64) + other * _CLOCK_ROOM
+    told = (echo - base[other]).view(np.int32).astype(np.int64) + other * _CLOCK_ROOM
     # The last packet with that timestamp, but none that was captured later.
-    source = np.minimum(np.searchsorted(clock, wanted, "right") - 1, segments.peer[full])
-    known = (source >= 0) & (clock[np.maximum(source, 0)] == wanted)
+    last = np.searchsorted(elements, segments.peer[full], "right") - 1
+    at = np.minimum(np.searchsorted(clock, told, "right") - 1, last)
+    known = (at >= 0) & (clock[np.maximum(at, 0)] == told)
+    source = elements[at]
     full, source = full[known], source[known]
     return full, full, segments.time[full] - segments.time[source]
 

@@ -89,7 +89,7 @@ def find_resends(
     below = coverage.below[keep]
     fresh = (coverage.below_gap[keep] >= 0) & (coverage.below_new[keep] > 0)
     gap = np.where(fresh, coverage.below_gap[keep], -1)
-    steps = _identification_steps(packets, segments)
+    steps = _identification_steps(segments)
     counted = _counts_up(segments, steps)
     tails = _find_tails(packets, segments, steps, sender_rtt)
     element = np.concatenate((below, tails))
@@ -195,9 +195,9 @@ def _sent_again(
     return resent, certain
 
 
-def _identification_steps(packets: Packets, segments: Segments) -> NDArray[np.uint16]:
+def _identification_steps(segments: Segments) -> NDArray[np.uint16]:
     """Step of the IP identification from the sender's packet before; 0 at its first."""
-    ids = packets.ip_id[segments.index]
+    ids = segments.ip_id
     steps = np.zeros(len(ids), np.uint16)
     steps[1:] = ids[1:] - ids[:-1]
     some = segments.starts[segments.counts > 0]
@@ -211,7 +211,8 @@ def _counts_up(segments: Segments, steps: NDArray[np.uint16]) -> Bools:
     Hosts may also send zeros or random numbers (RFC 6864). Counted up means that nearly
     all steps from one packet to the next are small and positive.
     """
-    total = np.concatenate(([0], np.cumsum((steps > 0) & (steps < 256))))
+    small = (steps > 0) & (steps < 256)
+    total = np.concatenate(([0], np.cumsum(small.astype(np.int64))))
     good = total[segments.starts + segments.counts] - total[segments.starts]
     nearly_all: Bools = good * 10 >= (segments.counts - 1) * 8
     return nearly_all

@@ -77,18 +77,20 @@ def answered(segments: Segments) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         ascending.
     """
     stream, top = segments.stream, segments.top
-    previous = np.empty_like(segments.ack_top)
-    if len(previous):
-        previous[0] = 0
-        previous[1:] = segments.ack_top[:-1]
-    floor = stream * SPAN
-    advance = np.flatnonzero(segments.ack_top > np.maximum(previous, floor))
-    if not len(advance):
-        return advance, advance
-    key = segments.ack_top[advance] + (1 - 2 * (stream[advance] & 1)) * SPAN
-    at = np.searchsorted(top, key)
-    usable = at <= segments.peer[advance]
-    at, advance, key = at[usable], advance[usable], key[usable]
+    acked = segments.ack_top
+    advances = np.empty(len(acked), np.bool_)
+    np.greater(acked[1:], acked[:-1], out=advances[1:])
+    heads = segments.starts[segments.counts > 0]
+    advances[heads] = acked[heads] > stream[heads] * SPAN
+    advance = np.flatnonzero(advances)
+    key = acked[advance] + (1 - 2 * (stream[advance] & 1)) * SPAN
+    # The last packet of the other side mostly is the one; what it did not reach was not seen.
+    last = segments.peer[advance]
+    seen = (last >= 0) & (top[last] >= key)
+    advance, key, at = advance[seen], key[seen], last[seen]
+    earlier = np.flatnonzero(top[at - 1] >= key)
+    earlier = earlier[at[earlier] > 0]
+    at[earlier] = np.searchsorted(top, key[earlier])
     usable = (top[at] == key) & segments.carries[at] & (segments.length[at] > 0)
     return at[usable], advance[usable]
 
@@ -128,9 +130,9 @@ def sent_again(segments: Segments, coverage: Coverage) -> NDArray[np.bool_] | No
     end = np.minimum(segments.end[below], segments.before[below]) + floor
     first = np.searchsorted(segments.top, begin, "right")
     last = np.searchsorted(segments.top, end, "left") + 1
-    change = np.zeros(len(segments) + 1, np.int64)
-    np.add.at(change, first, 1)
-    np.subtract.at(change, np.clip(last, first, len(segments)), 1)
+    size = len(segments) + 1
+    change = np.bincount(first, minlength=size)
+    change -= np.bincount(np.clip(last, first, len(segments)), minlength=size)
     return np.cumsum(change[:-1]) > 0
 
 

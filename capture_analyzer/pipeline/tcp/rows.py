@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -141,94 +143,56 @@ def make_rows(
     rtt = np.where(both, np.where(both, client_rtt, 0) + server_rtt, NO_TIME)
     scales, sizes = _options(packets, handshakes)
     addresses = packets.addresses
-    columns = (
-        client.tolist(),
-        np.where(forward, source, destination).tolist(),
-        server.tolist(),
-        np.where(forward, destination, source).tolist(),
-        certain.tolist(),
-        time[first].tolist(),
-        time[last].tolist(),
-        (first + 1).tolist(),
-        (last + 1).tolist(),
-        np.diff(flows.bounds).tolist(),
-        sums.client_bytes.tolist(),
-        sums.server_bytes.tolist(),
-        sums.vantage.tolist(),
-        np.round(sums.vantage_confidence, 2).tolist(),
-        number(handshakes.syn),
-        number(handshakes.syn_ack),
-        number(handshakes.established),
-        instant(handshakes.syn),
-        instant(handshakes.syn_last),
-        instant(handshakes.syn_ack),
-        instant(handshakes.established),
-        _none(client_rtt, NO_TIME),
-        _none(server_rtt, NO_TIME),
-        _none(rtt, NO_TIME),
-        refused.tolist(),
-        [None if r < 0 else r for r in reset.tolist()],
-        instant(reset),
-        instant(fin),
-        *scales,
-        *sizes,
-        sums.retransmissions.tolist(),
-        sums.spurious.tolist(),
-        sums.missing_bytes.tolist(),
-    )
-    rows: list[Connection] = []
-    repeats, mechanisms = handshakes.repeats, sums.mechanisms
-    sides = packets.from_client
-    for no, row in enumerate(zip(*columns, strict=True)):
-        again = repeats.get(no)
-        reset_at = row[25]
-        rows.append(
-            Connection(
-                connection_no=no,
-                transport="tcp",
-                tcp_stream=no,
-                client_ip=addresses[row[0]],
-                client_port=row[1],
-                server_ip=addresses[row[2]],
-                server_port=row[3],
-                roles_certain=row[4],
-                start_ns=row[5],
-                end_ns=row[6],
-                first_packet_no=row[7],
-                last_packet_no=row[8],
-                packet_count=row[9],
-                client_bytes=row[10],
-                server_bytes=row[11],
-                vantage_side=SIDES[row[12]],
-                vantage_confidence=row[13],
-                syn_packet_no=row[14],
-                syn_ack_packet_no=row[15],
-                established_packet_no=row[16],
-                syn_ns=row[17],
-                syn_last_ns=row[18],
-                syn_ack_ns=row[19],
-                established_ns=row[20],
-                client_side_rtt_ns=row[21],
-                server_side_rtt_ns=row[22],
-                rtt_ns=row[23],
-                syn_retransmissions=len(again) if again else 0,
-                retry_packet_nos=[index + 1 for index in again] if again else [],
-                refused=row[24],
-                reset_by=None
-                if reset_at is None
-                else ("client" if sides[reset_at] == 1 else "server"),
-                reset_ns=row[26],
-                fin_ns=row[27],
-                window_scale_client=row[28],
-                window_scale_server=row[29],
-                mss_client=row[30],
-                mss_server=row[31],
-                retransmissions=row[32],
-                retransmissions_spurious=row[33],
-                retransmissions_by_mechanism=mechanisms.get(no, {}),
-                missing_bytes=row[34],
-            )
-        )
+    sides = np.where(packets.from_client[reset] == 1, "client", "server").tolist()
+    repeats = [handshakes.repeats.get(no, []) for no in range(count)]
+    columns: dict[str, Iterable[Any]] = {
+        "connection_no": range(count),
+        "transport": itertools.repeat("tcp", count),
+        "tcp_stream": range(count),
+        "client_ip": [addresses[at] for at in client.tolist()],
+        "client_port": np.where(forward, source, destination).tolist(),
+        "server_ip": [addresses[at] for at in server.tolist()],
+        "server_port": np.where(forward, destination, source).tolist(),
+        "roles_certain": certain.tolist(),
+        "start_ns": time[first].tolist(),
+        "end_ns": time[last].tolist(),
+        "first_packet_no": (first + 1).tolist(),
+        "last_packet_no": (last + 1).tolist(),
+        "packet_count": np.diff(flows.bounds).tolist(),
+        "client_bytes": sums.client_bytes.tolist(),
+        "server_bytes": sums.server_bytes.tolist(),
+        "vantage_side": [SIDES[code] for code in sums.vantage.tolist()],
+        "vantage_confidence": np.round(sums.vantage_confidence, 2).tolist(),
+        "syn_packet_no": number(handshakes.syn),
+        "syn_ack_packet_no": number(handshakes.syn_ack),
+        "established_packet_no": number(handshakes.established),
+        "syn_ns": instant(handshakes.syn),
+        "syn_last_ns": instant(handshakes.syn_last),
+        "syn_ack_ns": instant(handshakes.syn_ack),
+        "established_ns": instant(handshakes.established),
+        "client_side_rtt_ns": _none(client_rtt, NO_TIME),
+        "server_side_rtt_ns": _none(server_rtt, NO_TIME),
+        "rtt_ns": _none(rtt, NO_TIME),
+        "syn_retransmissions": map(len, repeats),
+        "retry_packet_nos": [[index + 1 for index in again] for again in repeats],
+        "refused": refused.tolist(),
+        "reset_by": [
+            side if at >= 0 else None for side, at in zip(sides, reset.tolist(), strict=True)
+        ],
+        "reset_ns": instant(reset),
+        "fin_ns": instant(fin),
+        "window_scale_client": scales[0],
+        "window_scale_server": scales[1],
+        "mss_client": sizes[0],
+        "mss_server": sizes[1],
+        "retransmissions": sums.retransmissions.tolist(),
+        "retransmissions_spurious": sums.spurious.tolist(),
+        "retransmissions_by_mechanism": [sums.mechanisms.get(no, {}) for no in range(count)],
+        "missing_bytes": sums.missing_bytes.tolist(),
+    }
+    # The fields of a Connection in their order: a call by position takes half the time.
+    names = [field.name for field in dataclasses.fields(Connection)][: len(columns)]
+    rows = list(map(Connection, *(columns[name] for name in names)))
     if flows.stream_nos is not None:
         for connection, stream_no in zip(rows, flows.stream_nos.tolist(), strict=True):
             connection.tcp_stream = stream_no

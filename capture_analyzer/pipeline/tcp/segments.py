@@ -45,7 +45,7 @@ class Segments:
         stream: 2 · (connection within the batch) + (0 from the client, 1 from the server).
         starts, counts: first element and number of elements of each stream (may be 0).
         time: capture time.
-        flags, window, ttl, ip_id, tsval, tsecr: header fields.
+        flags, window, ip_id: header fields.
         length: payload bytes (0 on RST, whose payload is no stream data; RFC 9293, 3.5.3).
         begin, end: stream offsets of the payload; 0 is the first byte behind the SYN.
         acked: offset in the peer's stream up to which this packet acknowledges.
@@ -66,6 +66,7 @@ class Segments:
     time: Ints
     flags: NDArray[np.uint8]
     window: NDArray[np.uint16]
+    ip_id: NDArray[np.uint16]
     length: Ints
     begin: Ints
     end: Ints
@@ -101,40 +102,37 @@ def arrange(packets: Packets, flows: Flows, first: int, last: int, from_client: 
         from_client: for each element of ``flows.order``: sent by the client.
     """
     low, high = int(flows.bounds[first]), int(flows.bounds[last])
-    sizes = np.diff(flows.bounds[first : last + 1])
-    local = np.repeat(np.arange(last - first, dtype=np.int64), sizes)
-    by_stream = local * 2 + ~from_client[low:high]
+    of_client = from_client[low:high]
     streams = 2 * (last - first)
-    # A stable sort of 16-bit keys is a radix sort, linear and by far the fastest.
-    key = by_stream.astype(np.uint16) if streams <= 0x10000 else by_stream
-    permutation = np.argsort(key, kind="stable")
-    stream = by_stream[permutation]
-    counts = np.bincount(by_stream, minlength=streams)
+    counts, connection_start = _count(of_client, flows.bounds[first : last + 1] - low)
     starts = np.cumsum(counts) - counts
-    index = flows.order[low:high][permutation].astype(np.intp)
+    stream = np.repeat(np.arange(streams), counts)
+    permutation = np.empty(high - low, np.intp)
+    client_part = np.repeat(np.arange(streams) & 1 == 0, counts)
+    permutation[client_part] = np.flatnonzero(of_client)
+    permutation[~client_part] = np.flatnonzero(~of_client)
+    index = flows.order[low:high].take(permutation).astype(np.intp)
 
     # The peer's packets before mine: all before me, less my own before me.
-    connection_start = np.repeat(flows.bounds[first:last] - low, 2)
-    here = np.arange(high - low)
     other = np.arange(streams) ^ 1
-    peers_before = permutation - here + np.repeat(starts - connection_start, counts)
-    peer = np.repeat(starts[other], counts) + peers_before - 1
-    peer[peers_before <= 0] = -1
+    peer = permutation - np.arange(high - low)
+    peer += np.repeat(starts + starts[other] - connection_start - 1, counts)
+    peer[peer < np.repeat(starts[other], counts)] = -1
 
-    flags = packets.flags[index]
-    seq, ack = packets.seq[index], packets.ack[index]
-    length = packets.payload_bytes[index].astype(np.int64)
+    flags = packets.flags.take(index)
+    seq, ack = packets.seq.take(index), packets.ack.take(index)
+    length = packets.payload_bytes.take(index).astype(np.int64)
     length[(flags & RST) != 0] = 0
     base, mid = _bases(flags, seq, ack, stream, starts, counts, length)
     begin = _unwrap(seq, base, starts, counts)
-    syn = np.flatnonzero(flags & SYN)
-    begin[syn] += 1
+    begin[(flags & SYN) != 0] += 1
     acked = _unwrap_acks(ack, flags, base[other], stream, starts, counts)
     if mid.any():
         _settle_middle(mid, stream, starts, counts, peer, length, begin, acked)
     end = begin + length
-    time = packets.time_ns[index]
-    copies = find_copies(packets, index, stream, time, seq, ack)
+    time = packets.time_ns.take(index)
+    ip_id = packets.ip_id.take(index)
+    copies = find_copies(packets, index, stream, starts, counts, time, seq, ack, ip_id)
     carries = ((length > 0) | ((flags & (SYN | FIN)) != 0)) & ((flags & RST) == 0)
     carries[copies] = False
     segments = Segments(
@@ -144,7 +142,8 @@ def arrange(packets: Packets, flows: Flows, first: int, last: int, from_client: 
         counts=counts,
         time=time,
         flags=flags,
-        window=packets.window[index],
+        window=packets.window.take(index),
+        ip_id=ip_id,
         length=length,
         begin=begin,
         end=end,
@@ -160,6 +159,21 @@ def arrange(packets: Packets, flows: Flows, first: int, last: int, from_client: 
     )
     _run(segments)
     return segments
+
+
+def _count(of_client: Bools, bounds: Ints) -> tuple[Ints, Ints]:
+    """Packets of each stream, and where its connection begins.
+
+    Args:
+        of_client: for each packet, connection by connection: sent by the client.
+        bounds: connection c's packets are ``bounds[c]:bounds[c + 1]``.
+    """
+    before = np.zeros(len(of_client) + 1, np.int64)
+    np.cumsum(of_client.astype(np.int64), out=before[1:])
+    counts = np.empty(2 * (len(bounds) - 1), np.int64)
+    counts[0::2] = np.diff(before[bounds])
+    counts[1::2] = np.diff(bounds) - counts[0::2]
+    return counts, np.repeat(bounds[:-1], 2)
 
 
 def _first_of_stream(elements: NDArray[np.intp], stream: Ints) -> NDArray[np.intp]:
@@ -187,9 +201,9 @@ def _bases(
     base[stream[acks] ^ 1] = ack[acks]
     some = np.flatnonzero(counts)
     base[some] = seq[starts[some]]
-    data = _first_of_stream(np.flatnonzero(length), stream)
+    data = _first_of_stream(np.flatnonzero(length > 0), stream)
     base[stream[data]] = seq[data]
-    syns = np.flatnonzero(flags & SYN)
+    syns = np.flatnonzero((flags & SYN) != 0)
     answers = _first_of_stream(syns[(flags[syns] & ACK) != 0], stream)
     base[stream[answers] ^ 1] = ack[answers]
     mid[stream[answers] ^ 1] = False
@@ -228,14 +242,15 @@ def _unwrap_acks(
     counts: Ints,
 ) -> Ints:
     """Like `_unwrap`; a packet without ACK repeats the acknowledgement before it."""
-    without = (flags & ACK) == 0
-    if without.any():
-        source = np.arange(len(raw))
-        source[without] = -1
-        np.maximum.accumulate(source, out=source)
-        nothing = source < starts[stream]  # no ACK in the stream up to here
-        raw = raw[source]
-        raw[nothing] = peer_base[stream[nothing]]
+    without = np.flatnonzero((flags & ACK) == 0)
+    if len(without):
+        have = np.flatnonzero((flags & ACK) != 0)
+        at = np.searchsorted(have, without) - 1
+        source = have[np.maximum(at, 0)] if len(have) else at
+        owner = stream[without]
+        known = (at >= 0) & (source >= starts[owner])  # else no ACK in the stream up to here
+        raw = raw.copy()
+        raw[without] = np.where(known, raw[np.where(known, source, 0)], peer_base[owner])
     return _unwrap(raw, peer_base, starts, counts)
 
 
@@ -273,14 +288,12 @@ def _run(segments: Segments) -> None:
     floor = segments.stream * SPAN
     following = segments.end + ((segments.flags & FIN) != 0)
     np.maximum(following, 0, out=following)
+    following += floor
+    some = np.flatnonzero(segments.counts)
+    heads = segments.starts[some]
     for _ in range(_FAR_PASSES):
-        top = np.maximum.accumulate(np.where(segments.carries, following, 0) + floor)
-        before = np.empty_like(top)
-        before[1:] = top[:-1]
-        if len(top):
-            before[0] = 0
-        np.maximum(before, floor, out=before)
-        before -= floor
+        top = _reached(segments, following, floor, heads)
+        before = _before(top, floor, heads)
         far = np.flatnonzero(segments.begin - before > FAR)
         far = far[segments.carries[far]]
         if not len(far):
@@ -302,13 +315,63 @@ def _run(segments: Segments) -> None:
     np.maximum(acked, 0, out=acked)
     # An acknowledgement far beyond all that its stream ever carried is nonsense too,
     # unless that direction is missing from the capture.
-    some = np.flatnonzero(segments.counts)
     reached = np.full(len(segments.counts), _LIMIT)
-    last = segments.starts[some] + segments.counts[some] - 1
+    last = heads + segments.counts[some] - 1
     reached[some] = top[last] - some * SPAN
     reached[reached == 0] = _LIMIT
     limit = reached + (1 << 30)
-    wild = acked > limit[segments.stream ^ 1]
+    other = np.arange(len(limit)) ^ 1
+    wild = acked > np.repeat(limit[other], segments.counts)
     if wild.any():
         acked[wild] = 0
-    segments.ack_top = np.maximum.accumulate(acked + floor)
+    acked += floor
+    falling = segments.stream[1:][acked[1:] < acked[:-1]]
+    segments.ack_top = _running_maximum(acked, falling, segments.counts)
+
+
+def _reached(segments: Segments, following: Ints, floor: Ints, heads: Ints) -> Ints:
+    """`top`, by the offset that follows each packet if it counts.
+
+    Mostly each packet begins where the one before ended, and those that carry nothing say
+    the same place again. Only streams in which that isn't so are looked at more closely.
+    """
+    before = np.empty_like(following)
+    before[1:] = following[:-1]
+    before[heads] = floor[heads]
+    odd = following < before
+    odd |= ~segments.carries & (following > before)
+    rows = segments.stream[odd]
+    if not len(rows):
+        return following
+    top = following.copy()
+    concerned = np.zeros(len(segments.counts), np.bool_)
+    concerned[rows] = True
+    aside = np.repeat(concerned, segments.counts) & ~segments.carries
+    top[aside] = floor[aside]
+    return _running_maximum(top, rows, segments.counts)
+
+
+def _before(top: Ints, floor: Ints, heads: Ints) -> Ints:
+    """The offset reached before each packet, by `top`."""
+    before = np.empty_like(top)
+    before[1:] = top[:-1]
+    before[heads] = floor[heads]
+    before -= floor
+    return before
+
+
+def _running_maximum(values: Ints, falling: Ints, counts: Ints) -> Ints:
+    """The running maximum, in place, of streams of which each lies above all before it.
+
+    Args:
+        values: one a packet.
+        falling: the streams in which values fall anywhere; the others are left alone.
+        counts: packets of each stream.
+    """
+    if not len(falling):
+        return values
+    chosen = np.zeros(len(counts), np.bool_)
+    chosen[falling] = True
+    elements = np.flatnonzero(np.repeat(chosen, counts))
+    values[elements] = np.maximum.accumulate(values[elements])
+    return values
