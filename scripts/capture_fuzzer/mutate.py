@@ -178,12 +178,14 @@ def repeated(
         for turn in range(count):
             for frame in frames:
                 data, t = bytearray(frame.data), frame.transport
+                if t + 12 > len(data):  # cut
+                    t = 0
                 if t and kind == "ports":
                     data[t : t + 4] = bytes(
                         x ^ y
                         for x, y in zip(data[t : t + 4], turn.to_bytes(2, "big") * 2, strict=True)
                     )
-                elif t and kind == "onward" and t + 12 <= len(data):
+                elif t and kind == "onward":
                     for at in (t + 4, t + 8):
                         number = int.from_bytes(data[at : at + 4], "big") + turn * 200_000
                         data[at : at + 4] = (number % (1 << 32)).to_bytes(4, "big")
