@@ -11,6 +11,7 @@ from capture_analyzer.model.capture import CaptureFile, Interface
 from capture_analyzer.model.certificates import Certificate, OcspFetch
 from capture_analyzer.model.column import to_frame
 from capture_analyzer.model.connections import Connection
+from capture_analyzer.model.deferred import Deferred
 from capture_analyzer.model.events import Events
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.findings import DetectorOutcome, Finding
@@ -21,9 +22,12 @@ from capture_analyzer.model.lookups import Lookup
 from capture_analyzer.model.messages import Message
 from capture_analyzer.model.packets import Packets
 from capture_analyzer.model.rtt_samples import RttSamples
+from capture_analyzer.model.sender_limits import SenderLimits
+from capture_analyzer.model.stalls import Stalls
 from capture_analyzer.model.tls_records import HandshakeMessage, TlsRecords
 from capture_analyzer.model.tunnels import Tunnel
 from capture_analyzer.model.waits import Ledger, Waits
+from capture_analyzer.model.windows import Windows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,6 +72,9 @@ class Tables:
     limits: Limits = dataclasses.field(default_factory=Limits)
     queues: Queues = dataclasses.field(default_factory=Queues)
     rtt_samples: RttSamples = dataclasses.field(default_factory=RttSamples)
+    windows: Windows = dataclasses.field(default_factory=Windows)
+    sender_limits: SenderLimits = dataclasses.field(default_factory=SenderLimits)
+    stalls: Stalls = dataclasses.field(default_factory=Stalls)
     certificates: list[Certificate] = dataclasses.field(default_factory=list)
     ocsp_fetches: list[OcspFetch] = dataclasses.field(default_factory=list)
     # Made when they are first asked for.
@@ -124,7 +131,7 @@ class Analysis:
             raise KeyError(f"no table {table!r}; tables: {', '.join(TABLES)}")
         owner = self if hasattr(self, table) else self.tables
         rows = getattr(owner, table)
-        if isinstance(rows, (Packets, RttSamples)):
+        if isinstance(rows, (Packets, RttSamples, Deferred)):
             rows.complete()
         return to_frame(TABLES[table], rows)
 
@@ -139,6 +146,9 @@ TABLES: dict[str, type] = {
     "limits": Limits,
     "queues": Queues,
     "rtt_samples": RttSamples,
+    "windows": Windows,
+    "sender_limits": SenderLimits,
+    "stalls": Stalls,
     "tls_records": TlsRecords,
     "handshake_messages": HandshakeMessage,
     "certificates": Certificate,

@@ -38,6 +38,12 @@ class RttSamples:
         unit="ns",
         default_factory=empty_array(np.int64),
     )
+    rttvar_ns: NDArray[np.int64] = column(
+        "Its variation up to here (RTTVAR, likewise): the retransmission timer is SRTT and four "
+        "times that.",
+        unit="ns",
+        default_factory=empty_array(np.int64),
+    )
     packet_no: NDArray[np.int32] = column("The segment.", default_factory=empty_array(np.int32))
     answer_packet_no: NDArray[np.int32] = column(
         "The acknowledgement.", default_factory=empty_array(np.int32)

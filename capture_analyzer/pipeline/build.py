@@ -31,6 +31,7 @@ from capture_analyzer.pipeline.scan import scan
 from capture_analyzer.pipeline.select import Shown, limit, select
 from capture_analyzer.pipeline.sessions import Sessions
 from capture_analyzer.pipeline.tcp.samples import add_samples
+from capture_analyzer.pipeline.tcp.senders import sender_tables
 from capture_analyzer.pipeline.tcp.wireshark import add_labels
 from capture_analyzer.pipeline.two_points import count_aside, keep_one_point
 
@@ -128,6 +129,7 @@ def build(
         shown = limit(selection, capture.epoch_ns, packets, shown)
     progress("exchanges", 2, 2)
 
+    windows, sender_limits, stalls = sender_tables(packets, tcp)
     tables = Tables(
         epoch_ns=capture.epoch_ns,
         duration_ns=_duration(packets),
@@ -140,6 +142,9 @@ def build(
         limits=tcp.limits,
         queues=tcp.queues,
         rtt_samples=RttSamples(unfinished=functools.partial(add_samples, packets=packets)),
+        windows=windows,
+        sender_limits=sender_limits,
+        stalls=stalls,
         tls_records=dissected.tls_records,
         handshake_messages=dissected.handshake_messages,
         frames=dissected.frames,

@@ -18,6 +18,9 @@ NOT_COLUMNS = {
     "packets.wireshark_labels",
     "packets.unfinished",
     "rtt_samples.unfinished",
+    "sender_limits.unfinished",
+    "stalls.unfinished",
+    "windows.unfinished",
 }
 """Fields of a column table that its columns index into: not one element a row."""
 

@@ -18,6 +18,7 @@ from capture_analyzer.pipeline.flows import group
 from capture_analyzer.pipeline.reassemble import reassemble
 from capture_analyzer.pipeline.tcp import analyse
 from capture_analyzer.pipeline.tcp.samples import add_samples
+from capture_analyzer.pipeline.tcp.senders import sender_tables
 from capture_analyzer.pipeline.tcp.wireshark import add_labels
 from capture_analyzer.pipeline.tcp.wireshark.labelling import find_flags
 
@@ -151,7 +152,7 @@ def test_batches_change_nothing(rows):
 @given(st.lists(PACKET, max_size=30), st.sampled_from([0, 10**18]))
 def test_what_is_worked_out_later(rows, epoch):
     packets = packets_of(rows)
-    analyse(packets, group(packets))
+    facts = analyse(packets, group(packets))
     masks = find_flags(packets, epoch)
     assert masks.tolist() == find_flags(packets, epoch, walk_all=True).tolist()
     add_labels(packets, epoch)
@@ -161,3 +162,20 @@ def test_what_is_worked_out_later(rows, epoch):
     assert (samples.rtt_ns >= 0).all()
     assert (samples.packet_no < samples.answer_packet_no).all()
     assert (np.diff(samples.connection_no) >= 0).all()
+    windows, limits, stalls = sender_tables(packets, facts)
+    windows.complete()
+    data = (packets.label != LABELS.index("capture_duplicate")) & (packets.payload_bytes > 0)
+    assert len(windows) <= data.sum()
+    assert (windows.in_flight_bytes >= -1).all()
+    assert (windows.congestion_window_bytes <= windows.in_flight_bytes.max(initial=-1)).all()
+    limits.complete()
+    assert (limits.to_ns > limits.from_ns).all()
+    key = limits.connection_no * 2 + ~limits.from_client
+    assert (np.diff(key) >= 0).all()
+    same = key[1:] == key[:-1]
+    assert (limits.from_ns[1:][same] == limits.to_ns[:-1][same]).all()
+    assert (limits.limit[1:][same] != limits.limit[:-1][same]).all()
+    assert (limits.bytes >= 0).all()
+    stalls.complete()
+    assert (stalls.to_ns - stalls.from_ns > stalls.least_ns).all()
+    assert (stalls.least_ns >= 1_000_000).all()

@@ -24,7 +24,13 @@ from capture_analyzer.pipeline.tcp.handshake import (
 )
 from capture_analyzer.pipeline.tcp.holes import find_holes
 from capture_analyzer.pipeline.tcp.labels import CODE, find_probes, label_bare, label_control
-from capture_analyzer.pipeline.tcp.limits import find_limits, fresh_data, path_of, sorted_rows
+from capture_analyzer.pipeline.tcp.limits import (
+    Path,
+    find_limits,
+    fresh_data,
+    path_of,
+    sorted_rows,
+)
 from capture_analyzer.pipeline.tcp.mechanisms import MECHANISM, name_mechanisms
 from capture_analyzer.pipeline.tcp.nagle import find_held
 from capture_analyzer.pipeline.tcp.needless import VERDICT, judge
@@ -70,6 +76,7 @@ def analyse(packets: Packets, flows: Flows) -> TcpFacts:
         limits=concatenate(Limits, [batch.limits for batch in batches]),
         queues=concatenate(Queues, [batch.queues for batch in batches]),
         round_trips=round_trips,
+        path=Path.joined([batch.path for batch in batches]),
         anomalies=[anomaly for batch in batches for anomaly in batch.anomalies],
     )
 
@@ -133,7 +140,7 @@ class _Batch:
         packets.spurious[segments.index[resends.element]] = resends.spurious
         self.holes = find_holes(segments, coverage, selective, resends, first, at_receiver, path)
         self.pieces = _pieces(segments, coverage, resends, at_receiver)
-        known = path_of(packets, segments, handshakes, nearest, first, last)
+        self.path = known = path_of(packets, segments, handshakes, nearest, first, last)
         fresh = fresh_data(segments)
         held = find_held(segments, known, fresh, resends.element)
         limited = find_limits(segments, known, probe, fresh)

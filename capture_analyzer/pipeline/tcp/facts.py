@@ -12,6 +12,7 @@ from capture_analyzer.model.anomalies import Anomaly
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.holes import Holes
 from capture_analyzer.model.limits import Limits, Queues
+from capture_analyzer.pipeline.tcp.limits import Path
 from capture_analyzer.pipeline.tcp.round_trips import RoundTrips
 
 
@@ -26,6 +27,7 @@ class TcpFacts:
         anomalies: what the analysis had to set aside.
         limits: what held senders back.
         queues: where round trips grew under load.
+        path: what is known of all streams: stream 2c is the client's, 2c + 1 the server's.
     """
 
     connections: list[Connection]
@@ -34,6 +36,7 @@ class TcpFacts:
     anomalies: list[Anomaly]
     limits: Limits = dataclasses.field(default_factory=Limits)
     queues: Queues = dataclasses.field(default_factory=Queues)
+    path: Path = dataclasses.field(default_factory=Path.nothing)
 
     def min_rtt_before(
         self,

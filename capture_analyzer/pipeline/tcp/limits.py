@@ -17,6 +17,7 @@ nagle...           see `pipeline.tcp.nagle`
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -69,6 +70,23 @@ class Path:
     mss: Ints
     scale: Ints
     near: Ints
+
+    @classmethod
+    def nothing(cls) -> Path:
+        """Of no streams."""
+        return cls(0, np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Path]) -> Path:
+        """Of the streams of all batches, in order."""
+        if not parts:
+            return cls.nothing()
+        return cls(
+            0,
+            np.concatenate([part.mss for part in parts]),
+            np.concatenate([part.scale for part in parts]),
+            np.concatenate([part.near for part in parts]),
+        )
 
     @property
     def far(self) -> Ints:

@@ -102,7 +102,7 @@ def name_mechanisms(
     waited = segments.time[element] - segments.time[since]
     rtt = round_trip[stream]
     stamp = packets.tsval[segments.index[element]]
-    units = _timestamp_units(packets, segments, stream)
+    units = timestamp_units(packets, segments, stream)
     columns = (
         stream,
         segments.begin[element],
@@ -190,7 +190,7 @@ def _duplicate_acks(segments: Segments, label: NDArray[np.uint8], peer: Ints) ->
     return since
 
 
-def _timestamp_units(packets: Packets, segments: Segments, stream: Ints) -> Ints:
+def timestamp_units(packets: Packets, segments: Segments, stream: Ints) -> Ints:
     """Nanoseconds that one step of the senders' timestamps stands for; 0 = unknown.
 
     The unit is the sender's choice (RFC 7323, section 5.4): it is taken from how far its

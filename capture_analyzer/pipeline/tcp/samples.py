@@ -18,6 +18,7 @@ from capture_analyzer.pipeline.tcp.segments import SPAN, Bools, Ints, Segments, 
 
 _COPIES: Final = 16  # of a segment that are looked at: a sender gives up about then (RFC 9293)
 _GAIN: Final = 8  # SRTT takes in an eighth of each sample (RFC 6298, section 2)
+_VARIANCE_GAIN: Final = 4  # and RTTVAR a quarter of its distance from SRTT
 
 Elements = NDArray[np.intp]
 
@@ -33,14 +34,21 @@ def add_samples(table: RttSamples, packets: Packets) -> None:
     parts = []
     for first, last in groups.batches():
         segments = arrange(packets, groups.flows, first, last, groups.from_client)
-        parts.append(_batch(packets, segments, groups.numbers[first:last]))
+        parts.append(batch_samples(packets, segments, groups.numbers[first:last]))
     made = concatenate(RttSamples, parts)
     for field in dataclasses.fields(RttSamples):
         if field.metadata:
             setattr(table, field.name, getattr(made, field.name))
 
 
-def _batch(packets: Packets, segments: Segments, numbers: NDArray[np.int32]) -> RttSamples:
+def batch_samples(packets: Packets, segments: Segments, numbers: NDArray[np.int32]) -> RttSamples:
+    """The samples of a batch.
+
+    Args:
+        packets: the packets.
+        segments: a batch.
+        numbers: the number that each of its connections gets.
+    """
     coverage = cover(segments)
     sent, answer = answered(segments)
     told = np.zeros(len(sent), np.bool_)
@@ -56,7 +64,7 @@ def _batch(packets: Packets, segments: Segments, numbers: NDArray[np.int32]) -> 
     usable = (rtt >= 0) & (rtt < LONGEST)
     sent, answer, told, rtt = sent[usable], answer[usable], told[usable], rtt[usable]
     stream = segments.stream[sent]
-    srtt = _smoothed(stream, rtt)
+    srtt, rttvar = _smoothed(stream, rtt)
     order = np.lexsort((segments.index[answer], segments.time[answer], stream // 2))
     sent, answer, stream = sent[order], answer[order], stream[order]
     return RttSamples(
@@ -65,6 +73,7 @@ def _batch(packets: Packets, segments: Segments, numbers: NDArray[np.int32]) -> 
         time_ns=segments.time[answer],
         rtt_ns=rtt[order],
         srtt_ns=srtt[order],
+        rttvar_ns=rttvar[order],
         packet_no=(segments.index[sent] + 1).astype(np.int32),
         answer_packet_no=(segments.index[answer] + 1).astype(np.int32),
         by_timestamp=told[order],
@@ -98,19 +107,25 @@ def _by_timestamp(
     return result
 
 
-def _smoothed(stream: Ints, rtt: Ints) -> Ints:
-    """SRTT behind each sample; samples of a stream in the order of their acknowledgements."""
+def _smoothed(stream: Ints, rtt: Ints) -> tuple[Ints, Ints]:
+    """SRTT and RTTVAR behind each sample; a stream's in the order of their acknowledgements."""
     order = np.argsort(stream, kind="stable")
-    result = np.empty(len(rtt), np.int64)
     values, begins = rtt[order], _begins(stream[order])
     smooth: list[float] = []
-    srtt = 0.0
+    spread: list[float] = []
+    srtt = rttvar = 0.0
     # One after the other: each value depends on the one before.
     for value, begin in zip(values.tolist(), begins.tolist(), strict=True):
-        srtt = value if begin else srtt + (value - srtt) / _GAIN
+        if begin:
+            srtt, rttvar = value, value / 2
+        else:
+            rttvar += (abs(srtt - value) - rttvar) / _VARIANCE_GAIN
+            srtt += (value - srtt) / _GAIN
         smooth.append(srtt)
-    result[order] = np.rint(smooth).astype(np.int64)
-    return result
+        spread.append(rttvar)
+    results = np.empty((2, len(rtt)), np.int64)
+    results[:, order] = np.rint([smooth, spread])
+    return results[0], results[1]
 
 
 def _begins(stream: Ints) -> Bools:
