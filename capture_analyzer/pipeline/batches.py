@@ -2,7 +2,7 @@
 
 A batch is worked on as if it were a capture of its own: its connections are numbered from 0,
 while packets keep their numbers and stay where they are, in the packets table. So its
-temporaries are those of some ten thousand packets, whatever the size of the capture, and any
+temporaries are those of some hundred thousand packets, whatever the size of the capture, and any
 process that sees the packets can work on it. `merge` gives the results their final numbers.
 
 How a capture is cut does not depend on who works on it; so neither does the result.
@@ -28,9 +28,10 @@ from capture_analyzer.pipeline.redact import Redactor
 from capture_analyzer.pipeline.sessions import Sessions
 from capture_analyzer.pipeline.tcp import TcpFacts, analyse
 
-BATCH_PACKETS: Final = 65_536
-"""Packets of a batch: its temporaries stay in the processor's cache. A connection with more is a
-batch of its own, since none is split."""
+BATCH_PACKETS: Final = 262_144
+"""Packets of a batch: so many that what is done once for all of its connections, such as a step
+along the records of all streams, costs little for each; so few that temporaries stay small. A
+connection with more is a batch of its own, since none is split."""
 
 
 @dataclasses.dataclass(slots=True)

@@ -44,7 +44,8 @@ from capture_analyzer.pipeline.tcp.selective import read_blocks
 from capture_analyzer.pipeline.tcp.vantage import SIDES, find_vantage
 
 BATCH_PACKETS: Final = 131_072
-"""Packets of a batch: its temporaries stay in the processor's cache."""
+"""Packets of a batch: its temporaries stay in the processor's cache, and its streams (two for
+each packet at most) have room in one row of numbers: see `SPAN`."""
 
 
 def analyse(packets: Packets, flows: Flows) -> TcpFacts:
