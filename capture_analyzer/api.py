@@ -11,9 +11,12 @@ from capture_analyzer.detectors import runner
 from capture_analyzer.model.analysis import Analysis
 from capture_analyzer.model.capture import Capture
 from capture_analyzer.model.progress import Progress, silent
+from capture_analyzer.model.room import Room
+from capture_analyzer.model.scheduler import InProcess
 from capture_analyzer.model.secrets import Secrets
 from capture_analyzer.model.selection import parse_selection
 from capture_analyzer.pipeline.build import build
+from capture_analyzer.pipeline.workers import Processes, can_fork
 from capture_analyzer.readers.key_log import parse_key_log, read_key_log
 from capture_analyzer.readers.spool import DEFAULT_LIMIT_BYTES
 from capture_analyzer.version import __version__
@@ -53,7 +56,9 @@ def analyze(
         settings: options by detector id and option name, over the defaults.
         redact: "none", "default", or a comma list of "hosts", "ips", "paths", which also
             replaces those by sequence numbers.
-        jobs: how many processes may work; the result does not depend on it.
+        jobs: how many processes may work; the result does not depend on it. They are forked
+            from the caller's, which is one of them; where that is not possible (Windows), it
+            works alone.
         max_spool: most bytes put on disk of what can't be read in place.
         progress: called as long work goes on.
 
@@ -64,6 +69,7 @@ def analyze(
         CaptureReadError: a file can't be read, or is no capture of a supported format.
         TwoPointsError: the files hold the same segments, captured at two points.
         KeyLogError: a key log can't be read, or is none.
+        WorkerError: a worker process died.
         OptionError: an unknown detector or option, or a value of the wrong type.
     """
     selection = parse_selection(hosts, ports, start, end)
@@ -72,11 +78,15 @@ def analyze(
     gc.disable()  # the tables hold no cycles; walking 10^5 fresh rows again and again costs a third
     try:
         packets = readers.open_captures(names, max_spool=max_spool, progress=progress)
+        several = jobs > 1 and can_fork()
+        room = Room(shared=several)
         tables = build(
             packets,
             secrets=_secrets(packets, keylogs),
             selection=selection,
             redact=redact,
+            scheduler=Processes(jobs, room) if several else InProcess(),
+            room=room,
             progress=progress,
         )
         progress("judging", 0, 1)

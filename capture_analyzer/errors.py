@@ -64,6 +64,21 @@ class OptionError(CaptureAnalyzerError):
     """An option has no meaning: an unknown detector, a threshold of the wrong type."""
 
 
+class WorkerError(CaptureAnalyzerError):
+    """A worker process died or failed, so that its part of the result is missing.
+
+    Attributes:
+        trace: where it failed, as a trace-back; empty if it died.
+    """
+
+    def __init__(self, message: str, trace: str = "") -> None:
+        super().__init__(message)
+        self.trace = trace
+
+    def __reduce__(self) -> tuple[type[WorkerError], tuple[str, str]]:
+        return WorkerError, (str(self), self.trace)
+
+
 class OutputError(CaptureAnalyzerError):
     """A result can't be written.
 

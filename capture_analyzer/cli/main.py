@@ -19,6 +19,7 @@ from capture_analyzer.errors import (
     CaptureAnalyzerError,
     CaptureReadError,
     KeyLogError,
+    WorkerError,
 )
 from capture_analyzer.version import __version__
 
@@ -74,6 +75,11 @@ def _code_of(arguments: list[str]) -> int:
     except BrokenPipeError:
         output.drop()
         return exit_codes.DONE
+    except WorkerError as error:
+        if os.environ.get(DEBUG) == "1":
+            click.echo(printable(error.trace), err=True)
+        _complain(str(error))
+        return exit_codes.INTERNAL
     except CaptureAnalyzerError as error:
         unreadable = isinstance(error, CaptureReadError | KeyLogError)
         _complain(str(error))

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.column import column, empty_array
+from capture_analyzer.model.room import Room
 from capture_analyzer.model.tunnels import Tunnel
 
 FIN: Final = 0x01
@@ -62,6 +63,10 @@ SPURIOUS: Final = ("", "false", "true")
 
 _ALIGNMENT: Final = 64
 """Columns begin at such multiples of bytes: a line of the processor's cache."""
+
+
+_BY_WORKERS: Final = ("from_client", "label", "mechanism", "spurious")
+"""Columns written by the analysis of connections, which workers may do."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -172,14 +177,15 @@ class Packets:
         return len(self.time_ns)
 
     @classmethod
-    def blank(cls, count: int) -> Packets:
+    def blank(cls, count: int, room: Room | None = None) -> Packets:
         """This many packets of which nothing is known.
 
         All zeros, save -1 in `source`, `destination`, `connection_no` and `from_client`.
         The columns are parts of one block: of big blocks memory comes in big pages, which
-        takes a fraction of the time that small ones do.
+        takes a fraction of the time that small ones do. Those that workers write lie in `room`.
         """
-        types = _types()
+        types = dict(_types())
+        written = {name: types.pop(name) for name in _BY_WORKERS} if room else {}
         sizes = [
             -(-count * np.dtype(kind).itemsize // _ALIGNMENT) * _ALIGNMENT
             for kind in types.values()
@@ -190,6 +196,8 @@ class Packets:
         for (name, kind), size in zip(types.items(), sizes, strict=True):
             arrays[name] = block[at : at + size].view(kind)[:count]
             at += size
+        for name, kind in written.items():
+            arrays[name] = room.zeros(count, kind) if room else np.zeros(count, kind)
         packets = cls(**arrays)
         for name in ("source", "destination", "connection_no", "from_client"):
             getattr(packets, name).fill(-1)

@@ -10,11 +10,13 @@ from capture_analyzer.model.capture import Capture
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.packets import Packets
 from capture_analyzer.model.progress import Progress, silent
+from capture_analyzer.model.room import Room
 from capture_analyzer.model.rtt_samples import RttSamples
+from capture_analyzer.model.scheduler import InProcess, Scheduler
 from capture_analyzer.model.secrets import Secrets
 from capture_analyzer.model.selection import EVERYTHING, Selection
 from capture_analyzer.pipeline import ocsp, timeline
-from capture_analyzer.pipeline.batches import Analysed, analyse_batch, cut
+from capture_analyzer.pipeline.batches import analyse_batch, cut
 from capture_analyzer.pipeline.causes import find_waits
 from capture_analyzer.pipeline.causes.facts import Facts
 from capture_analyzer.pipeline.certificates import read_chains
@@ -42,6 +44,8 @@ def build(
     secrets: Secrets | None = None,
     selection: Selection = EVERYTHING,
     redact: str = "default",
+    scheduler: Scheduler | None = None,
+    room: Room | None = None,
     progress: Progress = silent,
 ) -> Tables:
     """Build every table of a capture.
@@ -51,6 +55,8 @@ def build(
         secrets: of the key logs given; None if there are none.
         selection: what is to be analysed of it.
         redact: redaction level; what it removes enters no table.
+        scheduler: who works on the connections; None = this process.
+        room: where columns lie that the scheduler's workers write; None = they are no others.
         progress: called between the steps and inside the long ones.
 
     Raises:
@@ -58,7 +64,7 @@ def build(
         TwoPointsError: the files of the capture were captured at two points.
     """
     redactor = Redactor(redact)
-    packets, anomalies = scan(capture, progress=progress)
+    packets, anomalies = scan(capture, room=room, progress=progress)
 
     refuse_two_points(capture, packets)
 
@@ -71,12 +77,16 @@ def build(
 
     sessions = None if secrets is None else Sessions(secrets, capture, packets, flows)
     batches = list(cut(flows))
+    if scheduler is None or redactor.numbers_names:
+        scheduler = InProcess()
     progress("connections", 0, len(batches))
-    parts: list[Analysed] = []
-    for batch in batches:
-        parts.append(analyse_batch(batch, capture, packets, redactor, sessions))
-        progress("connections", len(parts), len(batches))
+    parts = scheduler.map(
+        lambda batch: analyse_batch(batch, capture, packets, redactor, sessions),
+        batches,
+        lambda done: progress("connections", done, len(batches)),
+    )
     merged = merge(parts, capture.buffers, redactor)
+    del parts
     tcp, streams, dissected, exchanges = (
         merged.tcp,
         merged.streams,

@@ -12,6 +12,7 @@ from capture_analyzer.model.capture import Capture
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.packets import TCP, UDP, Packets
 from capture_analyzer.model.progress import Progress, silent
+from capture_analyzer.model.room import Room
 from capture_analyzer.pipeline.scan.addresses import Addresses
 from capture_analyzer.pipeline.scan.area import Area, place
 from capture_analyzer.pipeline.scan.fragments import Fragments
@@ -47,7 +48,9 @@ _IP_STATUS: Final[dict[int, tuple[str, Origin, str]]] = {
 }
 
 
-def scan(capture: Capture, *, progress: Progress = silent) -> tuple[Packets, list[Anomaly]]:
+def scan(
+    capture: Capture, *, room: Room | None = None, progress: Progress = silent
+) -> tuple[Packets, list[Anomaly]]:
     """Decode the headers of every packet.
 
     Where IP fragments are put together, their bytes are appended to `capture.buffers`.
@@ -57,7 +60,7 @@ def scan(capture: Capture, *, progress: Progress = silent) -> tuple[Packets, lis
         number of packets and the first of them.
     """
     count = len(capture)
-    packets = Packets.blank(count)
+    packets = Packets.blank(count, room)
     packets.time_ns = capture.time_ns
     packets.file_no = packets.buffer_no = capture.file_no
     packets.frame_no = capture.frame_no

@@ -1,0 +1,284 @@
+"""Work in several processes.
+
+Workers are forked when there is work and end with it. So they have everything that was known
+by then without a copy: the mapped capture, the columns, the units. They take the numbers of
+units from a pipe, the caller's process among them, until it is empty. A result comes back
+pickled, its arrays beside it, in an unnamed file of the worker's, which is mapped: arrays are
+not copied a second time. What workers write into columns is seen if these lie in shared memory
+(`Room`).
+
+A worker that finds its parent gone ends. A parent that is interrupted, or fails, ends its
+workers first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import pickle
+import select
+import signal
+import struct
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import PurePath
+from typing import Any, Final, NoReturn, TypeVar
+
+import numpy as np
+
+from capture_analyzer.errors import CaptureAnalyzerError, WorkerError
+from capture_analyzer.model.room import Room
+
+Unit = TypeVar("Unit")
+Result = TypeVar("Result")
+
+MAX_TOKENS: Final = 4096
+"""Tokens put into the pipe before the work begins; with four bytes each they fit into any pipe.
+If there are more units, a token stands for several."""
+
+_TOKEN: Final = struct.Struct("=I")
+_FRAME: Final = struct.Struct("=cIQQ")  # what, unit, place in the file, bytes
+_RESULT: Final = b"R"
+_ERROR: Final = b"E"
+_DONE: Final = b"D"
+_ALIGNMENT: Final = 64  # of arrays in the file
+
+
+def can_fork() -> bool:
+    """Whether this system has what workers need (Windows has not)."""
+    return hasattr(os, "fork") and sys.platform in ("linux", "darwin")
+
+
+class Processes:
+    """A scheduler with several processes; the caller's is one of them.
+
+    Args:
+        jobs: how many processes there may be.
+        room: where results lie.
+    """
+
+    def __init__(self, jobs: int, room: Room) -> None:
+        self._jobs = jobs
+        self._room = room
+
+    def map(
+        self,
+        work: Callable[[Unit], Result],
+        units: Sequence[Unit],
+        done: Callable[[int], None] = lambda count: None,
+    ) -> list[Result]:
+        """As in `Scheduler`."""
+        return _Run(work, units, done).all(min(self._jobs, len(units)), self._room)
+
+
+class _Run:
+    """One call of `map`: the tokens, and what came back."""
+
+    def __init__(
+        self,
+        work: Callable[[Any], Any],
+        units: Sequence[Any],
+        done: Callable[[int], None],
+    ) -> None:
+        self.work = work
+        self.units = units
+        self.done = done
+        self.results: list[Any] = [None] * len(units)
+        self.finished = 0
+        self.workers: list[_Worker] = []
+        self.tokens = -1
+
+    def all(self, processes: int, room: Room) -> list[Any]:
+        """Do all units with so many processes."""
+        step = -(-len(self.units) // MAX_TOKENS)
+        self.tokens, write = os.pipe()
+        try:
+            with os.fdopen(write, "wb") as pipe:
+                for first in range(0, len(self.units), max(step, 1)):
+                    pipe.write(_TOKEN.pack(first))
+            for _ in range(processes - 1):
+                self.workers.append(self._start(room))
+            for index in self._taken(step):
+                self.results[index] = self.work(self.units[index])
+                self._count()
+                self._collect(wait=False)
+            self._collect(wait=True)
+        finally:
+            os.close(self.tokens)
+            for worker in self.workers:
+                worker.end()
+        return self.results
+
+    def _taken(self, step: int) -> Iterator[int]:
+        """Units, as long as there are tokens."""
+        while token := os.read(self.tokens, _TOKEN.size):
+            (first,) = _TOKEN.unpack(token)
+            yield from range(first, min(first + step, len(self.units)))
+
+    def _count(self) -> None:
+        self.finished += 1
+        self.done(self.finished)
+
+    def _start(self, room: Room) -> _Worker:
+        read, write = os.pipe()
+        file = room.file()
+        parent = os.getpid()
+        with warnings.catch_warnings():
+            # From Python 3.12 on there is a warning if any thread runs, such as the one that
+            # moves a progress bar. Workers print nothing and take no lock of such a thread.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
+        if not pid:
+            self._be_worker(parent, write, file)
+        os.close(write)
+        return _Worker(pid, read, file)
+
+    def _be_worker(self, parent: int, pipe: int, file: int) -> NoReturn:
+        """What a worker does, from its beginning to its end."""
+        code = 1
+        try:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent has got it, too
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            step = max(-(-len(self.units) // MAX_TOKENS), 1)
+            try:
+                for index in self._taken(step):
+                    if os.getppid() != parent:
+                        os._exit(code)
+                    place = _dump(self.work(self.units[index]), file)
+                    os.write(pipe, _FRAME.pack(_RESULT, index, *place))
+                os.write(pipe, _FRAME.pack(_DONE, 0, 0, 0))
+                code = 0
+            except BaseException as error:
+                os.write(pipe, _FRAME.pack(_ERROR, 0, *_dump(_portable(error), file)))
+        finally:
+            # Nothing of the parent's is to happen twice: no buffer written, no file removed.
+            os._exit(code)
+
+    def _collect(self, *, wait: bool) -> None:
+        """Take over what workers have finished; if told so, until they have finished all."""
+        while open_ones := [worker for worker in self.workers if not worker.finished]:
+            ready, _, _ = select.select(open_ones, [], [], None if wait else 0)
+            if not ready:
+                return
+            for worker in ready:
+                for index, result in worker.receive():
+                    self.results[index] = result
+                    self._count()
+
+
+class _Worker:
+    """A worker as its parent sees it.
+
+    Attributes:
+        finished: all of its results are here.
+    """
+
+    def __init__(self, pid: int, pipe: int, file: int) -> None:
+        self._pid = pid
+        self._pipe = pipe
+        self._file = file
+        self._received = b""
+        self.finished = False
+
+    def fileno(self) -> int:
+        """The pipe, to be waited for."""
+        return self._pipe
+
+    def receive(self) -> Iterator[tuple[int, Any]]:
+        """Results that have come: (number of the unit, result).
+
+        Raises:
+            WorkerError: it failed, or died.
+            CaptureAnalyzerError: what it raised on purpose.
+        """
+        data = os.read(self._pipe, 1 << 16)
+        if not data:
+            raise WorkerError(self._fate())
+        self._received += data
+        whole = len(self._received) // _FRAME.size * _FRAME.size
+        frames, self._received = self._received[:whole], self._received[whole:]
+        for what, index, begin, size in _FRAME.iter_unpack(frames):
+            if what == _DONE:
+                self.finished = True
+            elif what == _ERROR:
+                raise _load(self._file, begin, size)
+            else:
+                yield index, _load(self._file, begin, size)
+
+    def _fate(self) -> str:
+        """How it ended, in words."""
+        _, status = os.waitpid(self._pid, 0)
+        self._pid = 0
+        code = os.waitstatus_to_exitcode(status)
+        if code >= 0:
+            return f"a worker process ended too early (exit code {code})"
+        name = signal.Signals(-code).name
+        hint = "; if memory was short, fewer --jobs take less" if -code == signal.SIGKILL else ""
+        return f"a worker process was ended by signal {-code} ({name}){hint}"
+
+    def end(self) -> None:
+        """End it if it still works, and let nothing of it be left."""
+        if self._pid:
+            if not self.finished:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+            self._pid = 0
+        os.close(self._pipe)
+        os.close(self._file)
+
+
+def _portable(error: BaseException) -> CaptureAnalyzerError:
+    """What a worker raised in a form that its parent can raise.
+
+    Only the type and place of what was not raised on purpose: its message could quote the
+    capture.
+    """
+    if isinstance(error, CaptureAnalyzerError):
+        with contextlib.suppress(Exception):
+            same = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
+            assert isinstance(same, CaptureAnalyzerError)
+            return same
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    where = "".join(f" in {PurePath(at.filename).name}, line {at.lineno}" for at in last)
+    trace = "".join(traceback.format_exception(error))
+    return WorkerError(f"a worker process failed: {type(error).__name__}{where}", trace)
+
+
+def _dump(result: object, file: int) -> tuple[int, int]:
+    """Append a result to a file: sizes, what was pickled, then its arrays. Where, how long."""
+    buffers: list[pickle.PickleBuffer] = []
+    pickled = pickle.dumps(result, protocol=5, buffer_callback=buffers.append)
+    parts: list[bytes | memoryview] = [pickled, *(buffer.raw() for buffer in buffers)]
+    sizes = np.array([len(parts), *map(len, parts)], np.int64)
+    begin = -(-os.lseek(file, 0, os.SEEK_END) // mmap.ALLOCATIONGRANULARITY)
+    begin *= mmap.ALLOCATIONGRANULARITY
+    at = begin
+    for part in (sizes.tobytes(), *parts):
+        os.lseek(file, at, os.SEEK_SET)
+        _write(file, part)
+        at += -(-len(part) // _ALIGNMENT) * _ALIGNMENT
+    os.ftruncate(file, at)
+    return begin, at - begin
+
+
+def _write(file: int, data: bytes | memoryview) -> None:
+    view = memoryview(data)
+    while len(view):
+        view = view[os.write(file, view) :]
+
+
+def _load(file: int, begin: int, size: int) -> Any:
+    """A result that `_dump` left; its arrays stay where they are."""
+    view = memoryview(mmap.mmap(file, size, offset=begin))
+    (count,) = np.frombuffer(view[:8], np.int64).tolist()
+    sizes = np.frombuffer(view[8 : 8 * (count + 1)], np.int64).tolist()
+    at = -(-8 * (count + 1) // _ALIGNMENT) * _ALIGNMENT
+    parts = []
+    for length in sizes:
+        parts.append(view[at : at + length])
+        at += -(-length // _ALIGNMENT) * _ALIGNMENT
+    return pickle.loads(parts[0], buffers=parts[1:])  # noqa: S301 - our own bytes
