@@ -23,6 +23,7 @@ from capture_analyzer.pipeline.lists import starts_of
 from capture_analyzer.pipeline.reassemble import Streams
 from capture_analyzer.pipeline.redact import Redactor
 from capture_analyzer.pipeline.tcp import TcpFacts
+from capture_analyzer.pipeline.tcp.limits import Path
 from capture_analyzer.pipeline.tcp.round_trips import Minima, RoundTrips
 
 T = TypeVar("T")
@@ -106,6 +107,7 @@ def merge(
             anomalies=anomalies(lambda part: part.tcp.anomalies),
             limits=columns(Limits, lambda part: part.tcp.limits),
             queues=columns(Queues, lambda part: part.tcp.queues),
+            path=Path.joined([part.tcp.path for part in parts]),
         ),
         streams=_streams([part.streams for part in parts], buffers),
         dissected=Dissected(

@@ -11,6 +11,7 @@ import pytest
 from capture_analyzer.api import analyze
 from capture_analyzer.errors import CaptureAnalyzerError
 from capture_analyzer.exporters import json, packets_csv
+from capture_analyzer.model.analysis import TABLES
 from capture_analyzer.pipeline import batches
 from capture_analyzer.pipeline.workers import can_fork
 from capture_analyzer.report import html
@@ -22,7 +23,7 @@ SMALL = 40
 
 
 def results(jobs: int, path: Path, **options: Any) -> str:
-    """JSON, packet table and report, or what was wrong."""
+    """All tables, JSON, packet table and report, or what was wrong."""
     try:
         analysis = analyze(path, jobs=jobs, **options)
     except CaptureAnalyzerError as error:
@@ -31,7 +32,8 @@ def results(jobs: int, path: Path, **options: Any) -> str:
     json.export(analysis, as_json)
     packets_csv.export(analysis, packets)
     report = html.render(analysis, charts=False).decode()
-    return as_json.getvalue() + packets.getvalue() + report
+    tables = "".join(analysis.frame(name).to_csv() for name in TABLES)
+    return tables + as_json.getvalue() + packets.getvalue() + report
 
 
 def check(path: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
