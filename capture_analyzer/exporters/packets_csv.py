@@ -8,15 +8,14 @@ known), wireshark_label (what Wireshark would say: its flags joined by +; empty 
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.exporters.contract import Meta
 from capture_analyzer.exporters.destination import Target, open_text
+from capture_analyzer.exporters.rows import choice, chosen, fixed, joined, numbers
 from capture_analyzer.model.analysis import Analysis
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.packets import LABELS, MECHANISMS, SPURIOUS, Packets
@@ -27,24 +26,19 @@ HEADER: Final = (
     "packet_no,time_ns,connection_no,from_client,seq,ack,payload_bytes,flags,"
     "label,mechanism,spurious,wireshark_label\n"
 )
-_ROWS_AT_ONCE: Final = 50_000  # about 4 MB of text: bounded memory, few calls
+_ROWS_AT_ONCE: Final = 8_000  # the working memory stays in cache
 _LETTERS: Final = "FSRP.UEW"  # in tcpdump's order, which is that of the bits (RFC 9293)
-_FLAGS: Final = np.array(
+_FLAGS: Final = choice(
     [
         "".join(c for bit, c in enumerate(_LETTERS) if code >> bit & 1) or "none"
         for code in range(256)
-    ],
-    dtype=object,
+    ]
+    + [""]
 )
-_SIDES: Final = np.array(["false", "true", ""], dtype=object)  # by from_client, -1 is the last
-_VERDICTS: Final = np.array(
-    [
-        f"{label},{how},{spurious}"
-        for label in LABELS
-        for how in MECHANISMS
-        for spurious in SPURIOUS
-    ],
-    dtype=object,
+_NOT_TCP: Final = 256  # index of the last
+_SIDES: Final = choice(["false", "true", ""])  # by from_client; the last: it is -1
+_VERDICTS: Final = choice(
+    [f"{label},{how},{spurious}" for label in LABELS for how in MECHANISMS for spurious in SPURIOUS]
 )
 
 
@@ -57,37 +51,39 @@ def export(analysis: Analysis, destination: Target) -> None:
     packets = analysis.tables.packets.complete()
     with open_text(destination) as file:
         file.write(HEADER)
-        says = np.array(packets.wireshark_labels, dtype=object)
+        says = choice(packets.wireshark_labels)
         for first in range(0, len(packets), _ROWS_AT_ONCE):
-            file.write(_rows(packets, slice(first, min(first + _ROWS_AT_ONCE, len(packets))), says))
+            last = min(first + _ROWS_AT_ONCE, len(packets))
+            shown = first + np.flatnonzero(~packets.left_out[first:last])
+            if len(shown):
+                file.write(_rows(packets, shown, says))
 
 
-def _rows(packets: Packets, part: slice, says: NDArray[np.object_]) -> str:
-    tcp = packets.tcp_header_bytes[part] > 0
+def _rows(packets: Packets, part: NDArray[np.intp], says: NDArray[np.uint32]) -> str:
+    """Rows of some packets."""
+    other = packets.tcp_header_bytes[part] == 0
+    time_ns, connection_no = packets.time_ns[part], packets.connection_no[part]
     verdict = packets.label[part].astype(np.int64) * len(MECHANISMS) + packets.mechanism[part]
-    flags = _FLAGS[packets.flags[part]]
-    flags[~tcp] = ""
-    columns = (
-        map(str, range(part.start + 1, part.stop + 1)),
-        _numbers(packets.time_ns[part], packets.time_ns[part] != NO_TIME),
-        _numbers(packets.connection_no[part], packets.connection_no[part] >= 0),
-        _SIDES[packets.from_client[part]].tolist(),
-        _numbers(packets.seq[part], tcp),
-        _numbers(packets.ack[part], tcp),
-        map(str, packets.payload_bytes[part].tolist()),
-        flags.tolist(),
-        _VERDICTS[verdict * len(SPURIOUS) + packets.spurious[part]].tolist(),
-        says[packets.wireshark_label[part]].tolist(),
+    comma = fixed(",")
+    return joined(
+        numbers(part + 1),
+        comma,
+        numbers(time_ns, time_ns == NO_TIME),
+        comma,
+        numbers(connection_no, connection_no < 0),
+        comma,
+        chosen(packets.from_client[part], _SIDES),
+        comma,
+        numbers(packets.seq[part], other),
+        comma,
+        numbers(packets.ack[part], other),
+        comma,
+        numbers(packets.payload_bytes[part]),
+        comma,
+        chosen(np.where(other, _NOT_TCP, packets.flags[part].astype(np.int16)), _FLAGS),
+        comma,
+        chosen(verdict * len(SPURIOUS) + packets.spurious[part], _VERDICTS),
+        comma,
+        chosen(packets.wireshark_label[part], says),
+        fixed("\n"),
     )
-    lines: Iterable[str] = map(",".join, zip(*columns, strict=True))
-    if packets.left_out[part].any():
-        lines = itertools.compress(lines, (~packets.left_out[part]).tolist())
-    return "".join(f"{line}\n" for line in lines)
-
-
-def _numbers(values: NDArray[Any], known: NDArray[np.bool_]) -> list[str]:
-    """Numbers as text, empty where they are not known."""
-    texts = list(map(str, values.tolist()))
-    for index in np.flatnonzero(~known).tolist():
-        texts[index] = ""
-    return texts
