@@ -16,7 +16,9 @@ from capture_analyzer.model.tls_records import ROLE_CODE, HandshakeMessage, TlsR
 from capture_analyzer.pipeline.certificates import decompress
 from capture_analyzer.pipeline.dissect.guard import Guard
 from capture_analyzer.pipeline.dissect.hidden_hello import answered_hello, note_accepted
-from capture_analyzer.pipeline.dissect.plaintext import Plain, Records, lay_out, open_records
+from capture_analyzer.pipeline.dissect.layout import lay_out
+from capture_analyzer.pipeline.dissect.plaintext import Plain, open_records
+from capture_analyzer.pipeline.dissect.records import AllRecords, Records
 from capture_analyzer.pipeline.dissect.renegotiation import Agreed, Direction, later_handshakes
 from capture_analyzer.protocols.tls import handshake, names
 from capture_analyzer.protocols.tls.connection import Understood
@@ -62,13 +64,11 @@ class Side:
 
     Attributes:
         stream: its bytes.
-        first: the first of its rows in `TlsRecords`.
         records: its records.
         protected_from: index of the first of them that may be protected.
     """
 
     stream: ByteStream
-    first: int
     records: Records
     protected_from: int
 
@@ -140,7 +140,7 @@ def open_connection(
 ) -> OpenedConnection | None:
     """Decrypt a connection; None if it can't be, and `TlsSummary.why_not` says why.
 
-    Writes the connection's `tls` and `alpn`, and the roles of its records.
+    Writes the connection's `tls` and `alpn`.
     """
     tls = connection.tls
     assert tls is not None
@@ -169,7 +169,10 @@ def open_connection(
                 understood.certificate = message.body
             elif message.type == handshake.COMPRESSED_CERTIFICATE and index == 1:
                 understood.certificate = decompress(message.body)
-        _set_roles(side, plain, table)
+        if plain.early_records:
+            rows.everything.roles += [
+                (rows.first + record, ROLE_CODE["early_data"]) for record in plain.early_records
+            ]
         messages[:0] = [_handshake(connection, side, message, table) for message in protected]
     if not any(plain is not None and plain.opened for plain in plains):
         tls.why_not = _nothing_opened(sides, records)
@@ -303,11 +306,14 @@ def _handshake(
     tls = connection.tls
     assert tls is not None
     from_client = side.stream.from_client
-    first, last = side.first + message.first_record, side.first + message.last_record
+    first, last = (
+        side.records.first + message.first_record,
+        side.records.first + message.last_record,
+    )
     if message.type == handshake.FINISHED and from_client and tls.version != _TLS12:
         _end(tls, int(table.seen_ns[last]))
     elif message.type == handshake.NEW_SESSION_TICKET and tls.version != _TLS12:
-        table.role[last] = ROLE_CODE["ticket"]
+        side.records.everything.roles.append((last, ROLE_CODE["ticket"]))
     return _row(connection.connection_no, from_client, message, table, first, last)
 
 
@@ -340,15 +346,13 @@ def _end(tls: TlsSummary, end_ns: int) -> None:
         tls.duration_ns = end_ns - tls.start_ns
 
 
-def _set_roles(side: Side, plain: Plain, table: TlsRecords) -> None:
+def set_roles(records: AllRecords, table: TlsRecords) -> None:
     """What each record carries, read off. Records that did not open keep their inference."""
-    part = slice(side.first, side.first + len(plain.inner_types))
-    role = _ROLE_OF_INNER[plain.inner_types]
-    np.copyto(table.role[part], role, where=role != _NO_ROLE)
-    if plain.early_records:
-        table.role[side.first + np.array(plain.early_records)] = ROLE_CODE["early_data"]
-    table.role_inferred[part] &= plain.inner_types == 0
-    table.plaintext_bytes[part] = plain.plaintext_bytes
+    role = _ROLE_OF_INNER[records.inner_types]
+    np.copyto(table.role, role, where=role != _NO_ROLE)
+    for record, special in records.roles:
+        table.role[record] = special
+    table.role_inferred &= records.inner_types == 0
 
 
 def _nothing_opened(sides: tuple[Side, Side], records: tuple[Records, Records]) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 
 from capture_analyzer.model.byte_stream import ByteStream
 from capture_analyzer.model.secrets import Secrets
-from capture_analyzer.pipeline.dissect.plaintext import Records
+from capture_analyzer.pipeline.dissect.records import Records
 from capture_analyzer.protocols.tls import handshake
 from capture_analyzer.protocols.tls.decryption import tls12_openers
 from capture_analyzer.protocols.tls.handshake import split_messages

@@ -20,9 +20,10 @@ from capture_analyzer.pipeline.dissect.decrypt import (
     Side,
     Waiting,
     open_connection,
+    set_roles,
 )
 from capture_analyzer.pipeline.dissect.guard import Guard
-from capture_analyzer.pipeline.dissect.plaintext import Records
+from capture_analyzer.pipeline.dissect.records import AllRecords, Records
 from capture_analyzer.pipeline.reassemble import Streams
 from capture_analyzer.protocols.tls.connection import Fragment, Understood, understand
 from capture_analyzer.protocols.tls.handshake import (
@@ -137,12 +138,19 @@ def dissect_tls(
     if secrets is not None:
         finder = SessionFinder(_unnamed(secrets, plain))
         waiting = Waiting(read, guard)
+        everything = AllRecords.of(
+            chunks, records, walked.row, walked.first_chunk, walked.last_chunk
+        )
         for place, connection, understood in plain:
             number = connection.connection_no
             with guard(number):
                 client, server = (
-                    heads.side(2 * place, number, True, understood.client_protected_from),
-                    heads.side(2 * place + 1, number, False, understood.server_protected_from),
+                    heads.side(
+                        everything, 2 * place, number, True, understood.client_protected_from
+                    ),
+                    heads.side(
+                        everything, 2 * place + 1, number, False, understood.server_protected_from
+                    ),
                 )
                 found = open_connection(
                     connection, understood, client, server, records, secrets, finder
@@ -153,6 +161,7 @@ def dissect_tls(
                         _present(presented, connection, understood)
                     waiting.add(connection, found)
         waiting.finish()
+        set_roles(everything, records)
     messages.sort(key=_in_table_order)
     return DissectedTls(records, messages, anomalies, presented)
 
@@ -297,25 +306,13 @@ class _Heads:
         )
         return head, fragment
 
-    def side(self, row: int, number: int, from_client: bool, protected_from: int) -> Side:
+    def side(
+        self, everything: AllRecords, row: int, number: int, from_client: bool, protected_from: int
+    ) -> Side:
         """A stream with its records, to be decrypted."""
         first = self.first[row]
-        part = slice(first, first + self.totals[row])
-        records, base = self.records, int(self.chunks.bounds[2 * number + (not from_client)])
-        return Side(
-            self.streams.stream(number, from_client),
-            first,
-            Records(
-                records.offset[part],
-                records.length[part],
-                records.content_type[part],
-                records.complete_ns[part],
-                records.complete[part],
-                self.walked.first_chunk[part] - base,
-                self.walked.last_chunk[part] - base,
-            ),
-            protected_from,
-        )
+        records = Records(everything, first, first + self.totals[row])
+        return Side(self.streams.stream(number, from_client), records, protected_from)
 
     def problem(
         self, place: int, number: int, clause: str, from_client: bool, index: int

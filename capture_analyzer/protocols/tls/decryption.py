@@ -29,6 +29,7 @@ ALERT: Final = 21
 HANDSHAKE: Final = 22
 APPLICATION_DATA: Final = 23
 _KEY_UPDATE: Final = b"\x18\x00\x00\x01"  # type and length of the message, RFC 8446, 4.6.3
+_FINISHED: Final = 20
 
 MAX_LOST_RECORDS: Final = 4096
 """Most records that may have been lost in front of one: so many sequence numbers are tried."""
@@ -88,6 +89,7 @@ class Decryptor:
         self._tries = MAX_TRIES
         self.overhead = openers[0].overhead
         self.data_key = self._data_from == 0
+        self._fresh = False  # no record has opened with the current key, which followed another
         self.opened = 0
         self.failed = 0
 
@@ -111,15 +113,33 @@ class Decryptor:
             return None
         self.opened += 1
         self._least = self._most = 0
-        self._follow(found)
+        found.new_key |= self._fresh
+        self._fresh = False
+        if found.content_type == HANDSHAKE:
+            self._follow(found.plaintext)
         return found
 
-    def _follow(self, opened: Opened) -> None:
-        """Go on to the next key behind a KeyUpdate, which ends its record (RFC 8446, 5.1)."""
-        if opened.content_type == HANDSHAKE and opened.plaintext[-5:-1] == _KEY_UPDATE:
-            opener = self._openers[self._current]
-            if isinstance(opener, Tls13Opener):
-                opener.update()
+    def _follow(self, messages: bytes) -> None:
+        """Go on to the next key of TLS 1.3 behind a record that ends with the last message of one.
+
+        Finished ends the handshake's (RFC 8446, section 4.4.4), KeyUpdate any other (4.6.3).
+        """
+        opener = self._openers[self._current]
+        if not isinstance(opener, Tls13Opener):
+            return
+        if messages[-5:-1] == _KEY_UPDATE:
+            opener.update()
+        elif not self.data_key and self._current + 1 < len(self._openers):
+            size = opener.hash_octets
+            if messages[-4 - size : -size] == bytes((_FINISHED, 0, 0, size)):
+                self._take(self._current + 1)
+                self._fresh = True
+
+    @property
+    def opens_data(self) -> bool:
+        """Whether `open_data` may open anything."""
+        opener = self._openers[self._current]
+        return self.data_key and isinstance(opener, Tls13Opener)
 
     def open_data(
         self, records: Iterable[tuple[Octets, Octets]]
@@ -133,15 +153,18 @@ class Decryptor:
             and holds something else.
         """
         opener = self._openers[self._current]
-        if self._most or opener is self._early or not isinstance(opener, Tls13Opener):
+        if self._most or not self.data_key or not isinstance(opener, Tls13Opener):
             return [], None
         contents, rest = opener.open_data(records)
         self.opened += len(contents)
+        if contents or rest is not None:
+            self._fresh = False
         if rest is None:
             return contents, None
         self.opened += 1
         other = Opened(rest[-1], rest[:-1], opener.overhead_before)
-        self._follow(other)
+        if other.content_type == HANDSHAKE:
+            self._follow(other.plaintext)
         return contents, other
 
     def _try(self, opener: Opener, header: Octets, fragment: Octets) -> Opened | None:
@@ -167,7 +190,8 @@ class Decryptor:
     def _search(self, header: Octets, fragment: Octets) -> Opened | None:
         """Records may have been lost: look ahead in sequence numbers, then for other keys."""
         current = self._openers[self._current]
-        found = self._scan(current, self._least, self._most, header, fragment, new_key=False)
+        least = 0 if self._fresh else self._least  # others may have been of the key before
+        found = self._scan(current, least, self._most, header, fragment, new_key=False)
         if found is not None:
             return found
         for position in range(self._current + 1, len(self._openers)):

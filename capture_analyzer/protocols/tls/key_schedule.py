@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -57,24 +59,34 @@ TLS12_SUITES: Final[dict[int, Protection]] = {
 """AEAD suites of TLS 1.2 by number."""
 
 
-def _hmac(key: bytes, message: bytes, hash_name: str) -> bytes:
+@functools.cache
+def _hmac() -> Callable[[bytes, bytes, str], bytes]:
+    """HMAC of (key, message, name of a hash function)."""
     import hmac  # loads all of OpenSSL: only where there is something to decrypt
 
-    return hmac.digest(key, message, hash_name)
+    return hmac.digest
+
+
+@functools.lru_cache(maxsize=64)  # most have no context
+def _info(label: str, length: int, context: bytes) -> bytes:
+    full = b"tls13 " + label.encode()
+    return b"".join(
+        (length.to_bytes(2, "big"), bytes([len(full)]), full, bytes([len(context)]), context)
+    )
 
 
 def hkdf_expand_label(
     secret: bytes, label: str, length: int, hash_name: str, context: bytes = b""
 ) -> bytes:
     """HKDF-Expand-Label (RFC 8446, section 7.1; RFC 5869)."""
-    full = b"tls13 " + label.encode()
-    info = length.to_bytes(2, "big") + bytes([len(full)]) + full + bytes([len(context)]) + context
-    out = block = b""
+    info = _info(label, length, context)
+    hmac = _hmac()
+    out = block = hmac(secret, info + b"\x01", hash_name)
     counter = 1
     while len(out) < length:
-        block = _hmac(secret, block + info + bytes([counter]), hash_name)
-        out += block
         counter += 1
+        block = hmac(secret, block + info + bytes([counter]), hash_name)
+        out += block
     return out[:length]
 
 
@@ -97,8 +109,8 @@ def tls12_prf(secret: bytes, label: bytes, seed: bytes, length: int, hash_name: 
     out = b""
     a = seed
     while len(out) < length:
-        a = _hmac(secret, a, hash_name)
-        out += _hmac(secret, a + seed, hash_name)
+        a = _hmac()(secret, a, hash_name)
+        out += _hmac()(secret, a + seed, hash_name)
     return out[:length]
 
 

@@ -72,11 +72,20 @@ class Opener(Protocol):
 class Tls13Opener:
     """Opens TLS 1.3 records with one traffic secret and what KeyUpdate makes of it."""
 
-    __slots__ = ("_decrypt", "_iv", "_protection", "_secret", "overhead", "sequence")
+    __slots__ = (
+        "_decrypt",
+        "_iv",
+        "_protection",
+        "_secret",
+        "hash_octets",
+        "overhead",
+        "sequence",
+    )
     overhead_before = 0
 
     def __init__(self, secret: bytes, protection: Protection) -> None:
         self._protection = protection
+        self.hash_octets = protection.hash_octets
         self.overhead = protection.tag_octets + 1  # the inner content type
         self._install(secret)
 

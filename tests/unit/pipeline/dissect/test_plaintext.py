@@ -17,7 +17,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "scripts"))
 from capture_maker.records import Keys
 
 from capture_analyzer.model.column import NO_TIME
-from capture_analyzer.pipeline.dissect.plaintext import Plain, Records, lay_out, open_records
+from capture_analyzer.pipeline.dissect.layout import lay_out
+from capture_analyzer.pipeline.dissect.plaintext import Plain, open_records
+from capture_analyzer.pipeline.dissect.records import Records
 from capture_analyzer.protocols.tls.decryption import (
     ALERT,
     APPLICATION_DATA,
@@ -205,7 +207,7 @@ def test_padding_and_empty_records_take_no_room(stream_of: Any) -> None:
     )
     plain = opened(stream_of(cipher))
     assert plain.stream.read(0, 9) == b"onetwo"
-    assert plain.plaintext_bytes.tolist() == [3, 0, 3]
+    assert plain.records.plaintext_bytes.tolist() == [3, 0, 3]
 
 
 def test_handshake_messages_alerts_and_change_cipher_spec_are_no_content(stream_of: Any) -> None:
@@ -220,8 +222,8 @@ def test_handshake_messages_alerts_and_change_cipher_spec_are_no_content(stream_
     assert plain.stream.read(0, 9) == b"text"
     assert [(part.record, part.plaintext) for part in plain.handshake] == [(0, FINISHED)]
     assert plain.alerts == [(3, 1, 0)]
-    assert plain.inner_types.tolist() == [HANDSHAKE, 0, APPLICATION_DATA, ALERT]
-    assert plain.plaintext_bytes.tolist() == [8, -1, 4, 2]
+    assert plain.records.inner_types.tolist() == [HANDSHAKE, 0, APPLICATION_DATA, ALERT]
+    assert plain.records.plaintext_bytes.tolist() == [8, -1, 4, 2]
 
 
 def test_records_with_their_headers_lost_are_counted_by_sequence_numbers(stream_of: Any) -> None:
@@ -306,7 +308,7 @@ def test_times_where_the_last_byte_is_known_to_have_arrived_only_later(stream_of
     cipher = keys().seal(APPLICATION_DATA, b"text")
     stream = stream_of(cipher)
     rows = Records.of(stream, walk(stream))
-    rows.complete_ns[:] = NO_TIME
+    rows.everything.complete_ns[:] = NO_TIME
     plain = open_records(stream, rows, decryptor(), 0)
     lay_out([plain])
     assert plain.stream.usable_ns.tolist() == [MS]

@@ -1,0 +1,148 @@
+"""What is in opened records → one plaintext ByteStream a direction.
+
+The AEADs of TLS keep the length and order of what they protect, so byte i of a record's
+plaintext lies at byte i of its ciphertext. That is how each plaintext byte knows the packet
+it came in and when that was seen; it is usable when its whole record was there in order.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capture_analyzer.model.byte_stream import ByteStream
+from capture_analyzer.model.column import NO_TIME
+from capture_analyzer.pipeline.dissect.plaintext import Plain
+from capture_analyzer.pipeline.lists import Ints, places, starts_of
+from capture_analyzer.protocols.tls.decryption import APPLICATION_DATA
+from capture_analyzer.protocols.tls.records import HEADER_BYTES
+
+_MAX_BUFFERS: Final = 1 << 16  # that `ByteStream.buffer_nos` can tell apart
+_WORTH_A_BUFFER: Final = 2048
+"""Octets of content a record has on the average, where it is cheaper to leave each in a buffer of
+its own than to copy all of them into one."""
+
+
+def lay_out(plains: Sequence[Plain]) -> None:
+    """Make streams of what is in the records: a chunk for each part that came in one packet.
+
+    Of many directions at once, of which the records are in one `AllRecords`: for one this takes
+    as long as to decrypt some dozens of records.
+    """
+    if not plains:
+        return
+    everything = plains[0].records.everything
+    chunks = everything.chunks
+    runs = np.array([run for plain in plains for run in plain.runs], np.int64).reshape(-1, 5)
+    counts = runs[:, 1]
+    record = places(runs[:, 0], counts)
+    owner = np.repeat(
+        np.arange(len(plains)), [sum(run.records for run in plain.runs) for plain in plains]
+    )
+    typed = np.repeat(runs[:, 4], counts)
+    lengths = _lengths(plains, len(owner)) - typed
+    everything.inner_types[record] = APPLICATION_DATA
+    everything.plaintext_bytes[record] = lengths
+    # The contents of a run follow each other.
+    start = starts_of(lengths)
+    run_first = starts_of(counts)
+    start += np.repeat(runs[:, 2] - np.append(start, 0)[run_first], counts)
+    begin = everything.offset[record] + HEADER_BYTES + np.repeat(runs[:, 3], counts)
+    complete_ns = everything.complete_ns[record]
+    buffers, buffer_no, in_buffer, alone = _buffers(plains, owner, lengths)
+
+    # The chunks that hold each record's ciphertext; a record becomes one row for each.
+    chunk_ends = everything.chunk_ends
+    first = everything.first_chunk[record].astype(np.int64)
+    last = first.copy()
+    over = np.flatnonzero(chunk_ends[first] < begin + lengths)
+    if len(over):
+        keys, rows, span = everything.chunk_keys
+        base = rows[first[over]] * span + begin[over]
+        first[over] = np.searchsorted(keys, base, "right") - 1
+        last[over] = np.searchsorted(keys, base + np.maximum(lengths[over], 1) - 1, "right") - 1
+    parts = np.where(lengths > 0, last - first + 1, 0)  # a record of nothing is none
+    row = np.repeat(np.arange(len(owner)), parts)
+    chunk = places(first, parts)
+    part_begin = np.maximum(begin[row], chunks.starts[chunk])
+    part_end = np.minimum(begin[row] + lengths[row], chunk_ends[chunk])
+    shift = part_begin - begin[row]
+    starts, in_order_ns = start[row] + shift, chunks.in_order_ns[chunk]
+    packet_nos, seen_ns = chunks.packet_nos[chunk], chunks.seen_ns[chunk]
+    usable_ns = np.where(complete_ns[row] == NO_TIME, in_order_ns, complete_ns[row])
+    buffer_nos, offsets = buffer_no[row], in_buffer[row] + shift
+    part_lengths = part_end - part_begin
+    bounds = np.searchsorted(owner[row], np.arange(len(plains) + 1))
+    solid = _solid(bounds, starts, part_lengths) & ~alone
+    for number, (plain, low, high, is_solid) in enumerate(
+        zip(plains, bounds[:-1].tolist(), bounds[1:].tolist(), solid.tolist(), strict=True)
+    ):
+        mine, cipher = slice(low, high), plain.cipher
+        plain.stream = ByteStream(
+            cipher.connection_no,
+            cipher.from_client,
+            starts[mine],
+            part_lengths[mine],
+            packet_nos[mine],
+            seen_ns[mine],
+            in_order_ns[mine],
+            usable_ns[mine],
+            buffer_nos[mine],
+            offsets[mine],
+            buffers[number],
+            plain.end,
+            cipher.begins_mid_stream,
+            cipher.fin_ns,
+            cipher.reset_ns,
+            part_begin[mine],
+            is_solid,
+        )
+
+
+def _solid(bounds: Ints, starts: Ints, lengths: Ints) -> NDArray[np.bool_]:
+    """Which streams lack nothing between their chunks bounds[i] .. bounds[i + 1] - 1."""
+    some = bounds[1:] > bounds[:-1]
+    first, last = bounds[:-1][some], bounds[1:][some] - 1
+    total = np.append(0, np.cumsum(lengths))
+    result = np.zeros(len(some), np.bool_)
+    result[some] = starts[last] + lengths[last] - starts[first] == total[last + 1] - total[first]
+    return result
+
+
+def _lengths(plains: Sequence[Plain], count: int) -> Ints:
+    """How long each content is."""
+    contents = (map(len, plain.contents) for plain in plains)
+    return np.fromiter(itertools.chain.from_iterable(contents), np.int64, count)
+
+
+def _buffers(
+    plains: Sequence[Plain], owner: Ints, lengths: Ints
+) -> tuple[list[Sequence[bytes]], NDArray[np.uint16], Ints, NDArray[np.bool_]]:
+    """Buffers for the contents.
+
+    Returns:
+        The buffers of each direction, which one holds each content, where it begins there;
+        and which directions have one for each content.
+    """
+    counts = np.bincount(owner, minlength=len(plains))
+    total = np.bincount(owner, lengths, len(plains))
+    alone = (counts <= _MAX_BUFFERS) & (total >= counts * _WORTH_A_BUFFER) & (counts > 0)
+    buffers: list[Sequence[bytes]] = [plain.contents for plain in plains]
+    together: list[bytes] = []
+    for number in np.flatnonzero(~alone).tolist():
+        contents = iter(plains[number].contents)
+        for run in plains[number].runs:
+            mine = itertools.islice(contents, run.records)
+            together += [content[:-1] for content in mine] if run.typed else mine
+    joined = (b"".join(together),)
+    for number in np.flatnonzero(~alone).tolist():
+        buffers[number] = joined
+    apart = alone[owner]
+    begins = starts_of(np.where(apart, 0, lengths))
+    begins[apart] = 0
+    numbers = np.where(apart, places(np.zeros_like(counts), counts), 0).astype(np.uint16)
+    return buffers, numbers, begins, alone
