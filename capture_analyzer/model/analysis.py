@@ -21,6 +21,7 @@ from capture_analyzer.model.limits import Limits, Queues
 from capture_analyzer.model.lookups import Lookup
 from capture_analyzer.model.messages import Message
 from capture_analyzer.model.packets import Packets
+from capture_analyzer.model.repeats import Repeats
 from capture_analyzer.model.rtt_samples import RttSamples
 from capture_analyzer.model.sender_limits import SenderLimits
 from capture_analyzer.model.stalls import Stalls
@@ -75,6 +76,7 @@ class Tables:
     windows: Windows = dataclasses.field(default_factory=Windows)
     sender_limits: SenderLimits = dataclasses.field(default_factory=SenderLimits)
     stalls: Stalls = dataclasses.field(default_factory=Stalls)
+    repeats: Repeats = dataclasses.field(default_factory=Repeats)
     certificates: list[Certificate] = dataclasses.field(default_factory=list)
     ocsp_fetches: list[OcspFetch] = dataclasses.field(default_factory=list)
     # Made when they are first asked for.
@@ -157,6 +159,7 @@ TABLES: dict[str, type] = {
     "messages": Message,
     "lookups": Lookup,
     "exchanges": Exchange,
+    "repeats": Repeats,
     "events": Events,
     "waits": Waits,
     "ledger": Ledger,

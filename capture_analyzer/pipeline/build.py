@@ -10,6 +10,7 @@ from capture_analyzer.model.capture import Capture
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.packets import Packets
 from capture_analyzer.model.progress import Progress, silent
+from capture_analyzer.model.repeats import Repeats
 from capture_analyzer.model.room import Room
 from capture_analyzer.model.rtt_samples import RttSamples
 from capture_analyzer.model.scheduler import InProcess, Scheduler
@@ -32,6 +33,7 @@ from capture_analyzer.pipeline.redact import Redactor
 from capture_analyzer.pipeline.scan import scan
 from capture_analyzer.pipeline.select import Shown, limit, select
 from capture_analyzer.pipeline.sessions import Sessions
+from capture_analyzer.pipeline.tcp.limits import Path
 from capture_analyzer.pipeline.tcp.samples import add_samples
 from capture_analyzer.pipeline.tcp.senders import sender_tables
 from capture_analyzer.pipeline.tcp.wireshark import add_labels
@@ -178,8 +180,20 @@ def build(
         certificates=chains.certificates,
         ocsp_fetches=shown.ocsp_fetches,
     )
+    tables.repeats = _repeats_of(tables, tcp.path)
     pseudonymise(tables, redactor)
     return tables
+
+
+def _repeats_of(tables: Tables, path: Path) -> Repeats:
+    """Table `repeats`, empty until it is completed."""
+
+    def finish(table: Repeats) -> None:
+        from capture_analyzer.pipeline.repeats import add_repeats  # most runs ask for none
+
+        add_repeats(table, tables, path)
+
+    return Repeats(finish)
 
 
 def _duration(packets: Packets) -> int:

@@ -19,6 +19,7 @@ NOT_COLUMNS = {
     "packets.unfinished",
     "rtt_samples.unfinished",
     "sender_limits.unfinished",
+    "repeats.unfinished",
     "stalls.unfinished",
     "windows.unfinished",
 }

@@ -34,9 +34,9 @@ class TcpFacts:
     holes: Holes
     round_trips: RoundTrips
     anomalies: list[Anomaly]
+    path: Path
     limits: Limits = dataclasses.field(default_factory=Limits)
     queues: Queues = dataclasses.field(default_factory=Queues)
-    path: Path = dataclasses.field(default_factory=Path.nothing)
 
     def min_rtt_before(
         self,

@@ -25,6 +25,7 @@ from capture_analyzer.pipeline.causes.facts import Facts
 from capture_analyzer.pipeline.join import join
 from capture_analyzer.pipeline.reassemble import Streams
 from capture_analyzer.pipeline.tcp.facts import TcpFacts
+from capture_analyzer.pipeline.tcp.limits import Path
 from capture_analyzer.pipeline.tcp.round_trips import Minima, RoundTrips
 from capture_analyzer.pipeline.timeline import resolve
 
@@ -122,6 +123,7 @@ class Story:
                 Minima(none, none, none), Minima(np.zeros(len(when), np.int64), when, took)
             ),
             anomalies=[],
+            path=Path.nothing(),
         )
         return Facts.of(
             self.exchanges,
