@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from array import array
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -39,7 +40,7 @@ from capture_analyzer.protocols.tls.records import (
     to_table,
     walk_rows,
 )
-from capture_analyzer.protocols.tls.roles import CLOSE_NOTIFY_BYTES, Head
+from capture_analyzer.protocols.tls.roles import CLOSE_NOTIFY_BYTES, Columns, Head
 from capture_analyzer.protocols.tls.sessions import SessionFinder
 
 HEAD_RECORDS: Final = 16
@@ -109,7 +110,7 @@ def dissect_tls(
     messages: list[HandshakeMessage] = []
     presented = Presented()
     anomalies = _lost_boundaries(walked)
-    special: list[tuple[int, int]] = []  # (record, role)
+    special, roles = array("q"), array("B")  # records, and what they carry
     plain: list[tuple[int, Connection, Understood]] = []  # to be decrypted
     clear_types = np.zeros(len(connections), np.bool_)  # the outer type tells what is inside
     for place, number in enumerate(numbers.tolist()):
@@ -125,15 +126,18 @@ def dissect_tls(
             if understood.certificate is not None:
                 _present(presented, connection, understood)
             clear_types[number] = not understood.tls13
-            for row, roles in (
+            for row, of_row in (
                 (2 * place, understood.client_roles),
                 (2 * place + 1, understood.server_roles),
             ):
                 start = heads.first[row]
-                special += [(start + index, role) for index, role in roles]
+                for index, role in of_row:
+                    special.append(start + index)
+                    roles.append(role)
             for clause, from_client, index in understood.problems:
                 anomalies.append(heads.problem(place, number, clause, from_client, index))
-    _set_roles(records, special, clear_types, walked, first, totals, streams)
+    _set_roles(records, clear_types, walked, first, totals, streams)
+    records.role[np.frombuffer(special, np.int64)] = np.frombuffer(roles, np.uint8)
     _count_handshakes(connections, walked, clear_types)
     if secrets is not None:
         finder = SessionFinder(_unnamed(secrets, plain))
@@ -162,7 +166,7 @@ def dissect_tls(
                     waiting.add(connection, found)
         waiting.finish()
         set_roles(everything, records)
-    messages.sort(key=_in_table_order)
+        messages.sort(key=_in_table_order)
     return DissectedTls(records, messages, anomalies, presented)
 
 
@@ -209,14 +213,13 @@ class _Heads:
         self.records = records
         self.first: list[int] = first.tolist()
         self.totals: list[int] = totals.tolist()
-        self.views = [memoryview(buffer) for buffer in streams.buffers]
         counts = np.minimum(totals, HEAD_RECORDS)
         stops = np.cumsum(counts)
         self.starts: list[int] = (stops - counts).tolist()
         self.stops: list[int] = stops.tolist()
         # Record numbers of all heads, end to end.
         of_head = np.repeat(first - (stops - counts), counts) + np.arange(counts.sum())
-        self.columns = self.gather(of_head)
+        self.columns, self.fragment = self.gather(of_head)
 
     def carries_data(self, place: int) -> bool:
         """Whether both sides sent application data records on the connection at this place."""
@@ -228,83 +231,68 @@ class _Heads:
             for row in (2 * place, 2 * place + 1)
         )
 
-    def gather(self, which: NDArray[np.int64]) -> list[Sequence[int]]:
-        """Columns of these records: those of `Head`, then where their content lies.
+    def gather(self, which: NDArray[np.int64]) -> tuple[Columns, Fragment]:
+        """Columns of these records, and how to get at their content.
 
         Of most columns few numbers are looked at, so they become Python objects only then.
         """
         walked, records, chunks = self.walked, self.records, self.chunks
         first, last = walked.first_chunk[which], walked.last_chunk[which]
         offset = walked.offset[which] + HEADER_BYTES
-        end = offset + walked.length[which]
-        in_one = (offset >= chunks.starts[first]) & (
-            end <= chunks.starts[first] + chunks.lengths[first]
-        )
-        at = chunks.buffer_offsets[first] + offset - chunks.starts[first]
-        return [
+        length = walked.length[which]
+        # How far into the chunk of its header each content begins, and what is left from there.
+        skip = offset - chunks.starts[first]
+        in_one = (skip >= 0) & (skip + length <= chunks.lengths[first])
+        columns = Columns(
             walked.content_type[which].tobytes(),
-            walked.length[which].tolist(),
+            length.tolist(),
             records.first_packet_no[which].data,
             records.last_packet_no[which].data,
             records.seen_ns[which].data,
             chunks.seen_ns[last].data,
             records.complete_ns[which].data,
-            walked.complete[which].tobytes(),
-            np.where(in_one, at, -1).data,
-            chunks.buffer_nos[first].data,
-            offset.data,
-        ]
+        )
+        positions = np.where(in_one, chunks.buffer_offsets[first] + skip, -1).data
+        buffer_nos, lengths = chunks.buffer_nos[first].data, columns.lengths
+        views = [memoryview(buffer) for buffer in self.streams.buffers]
+
+        def fragment(place: int) -> bytes | None:
+            at = positions[place]
+            if at >= 0:
+                return bytes(views[buffer_nos[place]][at : at + lengths[place]])
+            record = int(which[place])
+            if not walked.complete[record]:
+                return None
+            row, start = int(walked.row[record]), int(offset[place])
+            return self.streams.stream(row >> 1, not row & 1).read(start, start + lengths[place])
+
+        return columns, fragment
 
     def understand(self, place: int, connection: Connection) -> Understood:
         """Read the handshake of the TLS connection at this place."""
-        client, client_fragment = self.head(2 * place, connection.connection_no, True)
-        server, server_fragment = self.head(2 * place + 1, connection.connection_no, False)
         number, rtt_ns = connection.connection_no, connection.server_side_rtt_ns
-        result = understand(number, client, server, client_fragment, server_fragment, rtt_ns=rtt_ns)
+        columns, starts, stops, totals = self.columns, self.starts, self.stops, self.totals
+        row = 2 * place
+        client = Head(columns, starts[row], stops[row], totals[row])
+        row += 1
+        server = Head(columns, starts[row], stops[row], totals[row])
+        result = understand(number, client, server, self.fragment, rtt_ns=rtt_ns)
         if result.ends_in_clear:
-            client, client_fragment = self.head(2 * place, number, True, long=True)
-            server, server_fragment = self.head(2 * place + 1, number, False, long=True)
-            result = understand(
-                number, client, server, client_fragment, server_fragment, rtt_ns=rtt_ns
-            )
+            client, server, fragment = self.long(2 * place)
+            result = understand(number, client, server, fragment, rtt_ns=rtt_ns)
         return result
 
-    def head(
-        self, row: int, number: int, from_client: bool, *, long: bool = False
-    ) -> tuple[Head, Fragment]:
-        """The first records of a stream, and how to get at their content."""
-        if long:
-            start = self.first[row]
-            stop = start + min(self.totals[row], LONG_HEAD_RECORDS)
-            columns = self.gather(np.arange(start, stop))
-        else:
-            part = slice(self.starts[row], self.stops[row])
-            columns = [column[part] for column in self.columns]
-        positions, buffer_nos, offsets = columns[8:]
-        lengths, complete = columns[1], columns[7]
-        views = self.views
-
-        def fragment(index: int) -> bytes | None:
-            at, length = positions[index], lengths[index]
-            if at >= 0:
-                return bytes(views[buffer_nos[index]][at : at + length])
-            if not complete[index]:
-                return None
-            start = offsets[index]
-            return self.streams.stream(number, from_client).read(start, start + length)
-
-        head = Head(
-            types=columns[0],
-            lengths=lengths,
-            first_packet_nos=columns[2],
-            last_packet_nos=columns[3],
-            seen_ns=columns[4],
-            last_seen_ns=columns[5],
-            complete_ns=columns[6],
-            complete=complete,
-            total=self.totals[row],
-        )
-        return head, fragment
+    def long(self, row: int) -> tuple[Head, Head, Fragment]:
+        """Longer heads of a client's stream and of its server's, which is the next row."""
+        counts = [min(self.totals[at], LONG_HEAD_RECORDS) for at in (row, row + 1)]
+        ranges = [
+            np.arange(self.first[at], self.first[at] + count)
+            for at, count in zip((row, row + 1), counts, strict=True)
+        ]
+        columns, fragment = self.gather(np.concatenate(ranges))
+        client = Head(columns, 0, counts[0], self.totals[row])
+        server = Head(columns, counts[0], sum(counts), self.totals[row + 1])
+        return client, server, fragment
 
     def side(
         self, everything: AllRecords, row: int, number: int, from_client: bool, protected_from: int
@@ -388,7 +376,6 @@ def _count_handshakes(
 
 def _set_roles(
     records: TlsRecords,
-    special: list[tuple[int, int]],
     clear_types: NDArray[np.bool_],
     walked: Walked,
     first: NDArray[np.int64],
@@ -404,6 +391,3 @@ def _set_roles(
     closed = (streams.fin_ns[row] != NO_TIME) | (streams.reset_ns[row >> 1] != NO_TIME)
     alert = last[closed & hidden[last] & (walked.length[last] == CLOSE_NOTIFY_BYTES)]
     records.role[alert] = ROLE_CODE["alert"]
-    if special:
-        which, role = np.array(special, np.int64).T
-        records.role[which] = role

@@ -32,7 +32,7 @@ from capture_analyzer.protocols.tls.roles import (
 )
 
 Fragment = Callable[[int], bytes | None]
-"""Gives the content of a direction's record by its index; None if some of it is missing."""
+"""Gives the content of a record by its place in the columns; None if some of it is missing."""
 
 _TLS13: Final = 0x0304
 _FATAL: Final = 2
@@ -94,8 +94,7 @@ def understand(
     connection_no: int,
     client: Head,
     server: Head,
-    client_fragment: Fragment,
-    server_fragment: Fragment,
+    fragment: Fragment,
     *,
     rtt_ns: int | None,
 ) -> Understood:
@@ -105,14 +104,13 @@ def understand(
         connection_no: for the rows.
         client: the client's first records.
         server: the server's first records.
-        client_fragment: content of the client's records.
-        server_fragment: content of the server's records.
+        fragment: content of the records, by their place in the columns.
         rtt_ns: round trip between the capture point and the server, if known.
     """
     summary = TlsSummary()
     result = Understood(summary)
-    server_part = read_clear(server.types, server_fragment)
-    server_hellos = _server_hellos(server_part, result)
+    server_part = read_clear(server.columns.types, fragment, start=server.start, stop=server.stop)
+    server_hellos = _server_hellos(server_part, server, result)
     final: tuple[ServerHello, ClearMessage] | None = None
     retried = False
     for pair in server_hellos:
@@ -120,11 +118,17 @@ def understand(
             retried = True
         elif final is None:
             final = pair
-    client_part = read_clear(client.types, client_fragment, hello_again=retried)
-    client_hellos = _client_hellos(client_part, result)
+    client_part = read_clear(
+        client.columns.types,
+        fragment,
+        start=client.start,
+        stop=client.stop,
+        hello_again=retried,
+    )
+    client_hellos = _client_hellos(client_part, client, result)
     summary.hello_retry = retried or len(client_hellos) > 1
-    result.client_protected_from = client_part.encrypted_from
-    result.server_protected_from = server_part.encrypted_from
+    result.client_protected_from = client_part.encrypted_from - client.start
+    result.server_protected_from = server_part.encrypted_from - server.start
 
     if client_hellos:
         result.client_random = client_hellos[0][0].random
@@ -150,39 +154,44 @@ def understand(
         result.messages += [
             _row(connection_no, from_client, message, head) for message in part.messages
         ]
-        result.ends_in_clear |= part.encrypted_from == len(head.types) < head.total
+        clear = part.encrypted_from - head.start
+        result.ends_in_clear |= part.encrypted_from == head.stop and clear < head.total
         if part.malformed:
             result.problems.append(
-                ("a clear record's content breaks the rules", from_client, part.encrypted_from)
+                ("a clear record's content breaks the rules", from_client, clear)
             )
     return result
 
 
-def _server_hellos(part: ClearPart, result: Understood) -> list[tuple[ServerHello, ClearMessage]]:
+def _server_hellos(
+    part: ClearPart, head: Head, result: Understood
+) -> list[tuple[ServerHello, ClearMessage]]:
     hellos: list[tuple[ServerHello, ClearMessage]] = []
     for message in part.messages:
         if message.type == handshake.SERVER_HELLO:
             try:
                 hellos.append((parse_server_hello(message.body), message))
             except MalformedHelloError as error:
-                result.problems.append((str(error), False, message.first_record))
+                result.problems.append((str(error), False, message.first_record - head.start))
     return hellos
 
 
-def _client_hellos(part: ClearPart, result: Understood) -> list[tuple[ClientHello, ClearMessage]]:
+def _client_hellos(
+    part: ClearPart, head: Head, result: Understood
+) -> list[tuple[ClientHello, ClearMessage]]:
     hellos: list[tuple[ClientHello, ClearMessage]] = []
     for message in part.messages:
         if message.type == handshake.CLIENT_HELLO:
             try:
                 hellos.append((parse_client_hello(message.body), message))
             except MalformedHelloError as error:
-                result.problems.append((str(error), True, message.first_record))
+                result.problems.append((str(error), True, message.first_record - head.start))
     return hellos
 
 
 def _add_offer(result: Understood, hello: ClientHello, head: Head, message: ClearMessage) -> None:
     summary = result.summary
-    summary.start_ns = head.seen_ns[message.first_record]
+    summary.start_ns = head.columns.seen_ns[message.first_record]
     summary.resumption_offered = hello.psk_offered or hello.ticket_offered
     if _TLS13 not in hello.versions:
         # In TLS 1.3 a session ID is only for show (RFC 8446, appendix D.4).
@@ -215,19 +224,21 @@ def _finish_tls13(
     summary.resumed = hello.psk_accepted
     if hello.psk_accepted:
         summary.ocsp_stapled = False  # without a certificate (RFC 8446, section 4.4)
-    server_hello_ns = server.seen_ns[message.first_record]
+    server_hello_ns = server.columns.seen_ns[message.first_record]
     roles = infer_roles(
         client,
         server,
         hash_bytes=48 if hello.cipher_suite == 0x1302 else 32,
         resumed=hello.psk_accepted,
         early_data=bool(summary.early_data) and not summary.hello_retry,
-        hello_seen_ns=client.seen_ns[last_hello.first_record] if last_hello else server_hello_ns,
+        hello_seen_ns=client.columns.seen_ns[last_hello.first_record]
+        if last_hello
+        else server_hello_ns,
         server_hello_seen_ns=server_hello_ns,
-        server_hello_no=server.first_packet_nos[message.first_record],
+        server_hello_no=server.columns.first_packet_nos[message.first_record],
         rtt_ns=rtt_ns,
     )
-    _take_roles(result, client, roles)
+    _take_roles(result, client, server, roles)
     agreed = inferred_alpn(summary.alpn_offered, server, roles.server_handshake)
     if agreed is not None:
         result.alpn = agreed or None
@@ -242,35 +253,37 @@ def _finish_cut_tls13(result: Understood, client: Head, server: Head, rtt_ns: in
     summary = result.summary
     summary.version = names.version_name(_TLS13)
     if summary.start_ns is None:
-        summary.start_ns = client.seen_ns[0]
-    first_encrypted = client.types.index(handshake.APPLICATION_DATA)
+        summary.start_ns = client.columns.seen_ns[client.start]
+    first_encrypted = client.of_type(handshake.APPLICATION_DATA)[0]
     roles = infer_roles(
         client,
         server,
-        hash_bytes=hash_by_finished(client.lengths[first_encrypted]),
+        hash_bytes=hash_by_finished(client.columns.lengths[first_encrypted]),
         resumed=False,
         early_data=False,
-        hello_seen_ns=client.seen_ns[0],
-        server_hello_seen_ns=server.seen_ns[0],
-        server_hello_no=server.first_packet_nos[0],
+        hello_seen_ns=client.columns.seen_ns[client.start],
+        server_hello_seen_ns=server.columns.seen_ns[server.start],
+        server_hello_no=server.columns.first_packet_nos[server.start],
         rtt_ns=rtt_ns,
     )
-    _take_roles(result, client, roles)
+    _take_roles(result, client, server, roles)
 
 
-def _take_roles(result: Understood, client: Head, roles: Tls13Roles) -> None:
-    result.client_roles = [(index, _HANDSHAKE) for index in roles.client_handshake]
+def _take_roles(result: Understood, client: Head, server: Head, roles: Tls13Roles) -> None:
+    base = client.start
+    result.client_roles = [(place - base, _HANDSHAKE) for place in roles.client_handshake]
     if roles.client_early:
-        result.client_roles += [(index, _EARLY) for index in roles.client_early]
+        result.client_roles += [(place - base, _EARLY) for place in roles.client_early]
     if roles.client_alert:
-        result.client_roles += [(index, _ALERT) for index in roles.client_alert]
-    result.server_roles = [(index, _HANDSHAKE) for index in roles.server_handshake]
+        result.client_roles += [(place - base, _ALERT) for place in roles.client_alert]
+    base = server.start
+    result.server_roles = [(place - base, _HANDSHAKE) for place in roles.server_handshake]
     if roles.server_tickets:
-        result.server_roles += [(index, _TICKET) for index in roles.server_tickets]
+        result.server_roles += [(place - base, _TICKET) for place in roles.server_tickets]
     if roles.server_alert:
-        result.server_roles += [(index, _ALERT) for index in roles.server_alert]
+        result.server_roles += [(place - base, _ALERT) for place in roles.server_alert]
     if roles.client_finished is not None:
-        end_ns = client.last_seen_ns[roles.client_finished]
+        end_ns = client.columns.last_seen_ns[roles.client_finished]
         _set_end(result.summary, end_ns, certain=False)
 
 
@@ -314,14 +327,13 @@ def _finish_tls12(
     if client_finished is None or server_finished is None:
         return
     first, second = sorted(
-        (client.last_seen_ns[client_finished], server.last_seen_ns[server_finished])
+        (
+            client.columns.last_seen_ns[client_finished],
+            server.columns.last_seen_ns[server_finished],
+        )
     )
-    data_ns = [
-        client.seen_ns[index]
-        for index, kind in enumerate(client.types)
-        if kind == handshake.APPLICATION_DATA
-    ]
-    false_start = bool(data_ns) and data_ns[0] < second
+    data = client.of_type(handshake.APPLICATION_DATA)
+    false_start = len(data) > 0 and client.columns.seen_ns[data[0]] < second
     _set_end(summary, first if false_start else second, certain=True)
 
 
@@ -329,10 +341,8 @@ def _finished_tls12(head: Head, part: ClearPart) -> int | None:
     """The encrypted handshake record behind a ChangeCipherSpec: the Finished."""
     if part.change_cipher_spec is None:
         return None
-    for index in range(part.change_cipher_spec + 1, len(head.types)):
-        if head.types[index] == handshake.HANDSHAKE:
-            return index
-    return None
+    found = head.columns.types.find(handshake.HANDSHAKE, part.change_cipher_spec + 1, head.stop)
+    return found if found >= 0 else None
 
 
 def _group_of_key_exchange(part: ClearPart) -> str | None:
@@ -363,6 +373,7 @@ def _row(
     connection_no: int, from_client: bool, message: ClearMessage, head: Head
 ) -> HandshakeMessage:
     first, last = message.first_record, message.last_record
+    columns = head.columns
     name = names.handshake_name(message.type)
     if message.type == handshake.SERVER_HELLO and is_hello_retry(message.body):
         name = "hello_retry_request"
@@ -371,8 +382,8 @@ def _row(
         from_client,
         name,
         len(message.body),
-        head.first_packet_nos[first],
-        head.last_packet_nos[last],
-        head.seen_ns[first],
-        head.complete_ns[last],
+        columns.first_packet_nos[first],
+        columns.last_packet_nos[last],
+        columns.seen_ns[first],
+        columns.complete_ns[last],
     )

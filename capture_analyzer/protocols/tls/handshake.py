@@ -74,70 +74,83 @@ def read_clear(
     content_types: Sequence[int],
     fragment: Callable[[int], bytes | None],
     *,
+    start: int = 0,
+    stop: int | None = None,
     hello_again: bool = False,
 ) -> ClearPart:
     """Read the clear part of one direction.
 
     Args:
-        content_types: of its first records.
+        content_types: of records, among them its first ones.
         fragment: gives a record's content by index; None if the capture lacks some of it.
+        start: index of its first record.
+        stop: index behind the last of those that are looked at; None: of all.
         hello_again: a HelloRetryRequest has been seen from the other side, so that the
             second ClientHello may follow a ChangeCipherSpec.
     """
     part = ClearPart()
     messages = part.messages
-    pending: bytes | bytearray = b""  # the begin of a message whose rest is still to come
-    pending_record = 0
+    pending = bytearray()  # the begin of a message whose rest is still to come
+    pending_record = start
     total = 0
-    for index, kind in enumerate(content_types):
-        part.encrypted_from = index
+    if stop is None:
+        stop = len(content_types)
+    part.encrypted_from = stop
+    for index in range(start, stop):
+        kind = content_types[index]
         if kind == HANDSHAKE:
             if part.change_cipher_spec is not None and not hello_again:
-                return part
+                break
             data = fragment(index)
             if data is None:
                 part.broken = True
-                return part
+                break
             total += len(data)
-            if pending:
-                pending += data
-            else:
-                pending, pending_record = data, index
-            at, size = 0, len(pending)
-            while size - at >= 4:
-                stop = at + 4 + int.from_bytes(pending[at + 1 : at + 4], "big")
-                if stop > size:
-                    break
-                message = ClearMessage(
-                    pending[at], bytes(pending[at + 4 : stop]), pending_record, index
-                )
-                messages.append(message)
-                if message.type == SERVER_HELLO and is_hello_retry(message.body):
-                    hello_again = True
-                at = stop
+            if not pending:
                 pending_record = index
-            if isinstance(pending, bytearray):
+                if len(data) > 4 and int.from_bytes(data[1:4], "big") == len(data) - 4:
+                    # Mostly a record holds one message.
+                    messages.append(ClearMessage(data[0], data[4:], index, index))
+                    hello_again = hello_again or _asks_again(messages[-1])
+                    data = b""
+            pending += data
+            if pending:
+                at, size = 0, len(pending)
+                while size - at >= 4:
+                    end = at + 4 + int.from_bytes(pending[at + 1 : at + 4], "big")
+                    if end > size:
+                        break
+                    body = bytes(pending[at + 4 : end])
+                    messages.append(ClearMessage(pending[at], body, pending_record, index))
+                    hello_again = hello_again or _asks_again(messages[-1])
+                    at = end
+                    pending_record = index
                 del pending[:at]
-            else:
-                pending = bytearray(pending[at:]) if at < size else b""
             if total > MAX_HANDSHAKE_BYTES or len(messages) > MAX_MESSAGES:
                 part.malformed = True
-                return part
+                break
         elif kind == CHANGE_CIPHER_SPEC:
             if part.change_cipher_spec is None:
                 part.change_cipher_spec = index
         elif kind == ALERT:
             data = fragment(index)
             if part.change_cipher_spec is not None and (data is None or len(data) != 2):
-                return part  # encrypted
+                break  # encrypted
             if data is not None and len(data) == 2:
                 part.alerts.append((data[0], data[1], index))
             else:
                 part.malformed |= data is not None
         else:
-            return part
-    part.encrypted_from = len(content_types)
+            break
+    else:
+        return part
+    part.encrypted_from = index
     return part
+
+
+def _asks_again(message: ClearMessage) -> bool:
+    """Whether it is a HelloRetryRequest."""
+    return message.type == SERVER_HELLO and is_hello_retry(message.body)
 
 
 def split_messages(parts: Sequence[tuple[int, bytes]]) -> list[ClearMessage]:

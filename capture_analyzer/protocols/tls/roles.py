@@ -38,6 +38,9 @@ MIN_EXTENSIONS_BYTES: Final = 4 + 2
 
 _FLAGS_BYTES: Final = (0, 4, 8)  # of extensions without content
 
+_CHANGE: Final = bytes((CHANGE_CIPHER_SPEC,))
+_HELLO_THEN_DATA: Final = bytes((HANDSHAKE, APPLICATION_DATA))
+
 MAX_CERTIFICATE_RECORDS: Final = 6
 """Records in which a client's Certificate and CertificateVerify may come before its Finished:
 more would be a chain of 64 KB."""
@@ -60,8 +63,8 @@ DELAYED_ACK_NS: Final = 250_000_000
 
 
 @dataclasses.dataclass(slots=True)
-class Head:
-    """The first records of one direction, as parallel columns.
+class Columns:
+    """Records of many directions, as parallel columns.
 
     Attributes:
         types: outer content types.
@@ -70,36 +73,60 @@ class Head:
         seen_ns: first byte captured.
         last_seen_ns: last captured byte captured.
         complete_ns: complete in order.
-        complete: the capture holds all of it.
-        total: how many records the direction has in all.
     """
 
-    types: Sequence[int]
+    types: bytes
     lengths: Sequence[int]
     first_packet_nos: Sequence[int]
     last_packet_nos: Sequence[int]
     seen_ns: Sequence[int]
     last_seen_ns: Sequence[int]
     complete_ns: Sequence[int]
-    complete: Sequence[int]
+
+
+@dataclasses.dataclass(slots=True)
+class Head:
+    """The first records of one direction: start to stop - 1 of the columns.
+
+    Records go by their place in the columns, wherever they are spoken of.
+
+    Attributes:
+        columns: of its records, among others.
+        start, stop: which they are.
+        total: how many records the direction has in all.
+    """
+
+    columns: Columns
+    start: int
+    stop: int
     total: int
+
+    def of_type(self, kind: int) -> Sequence[int]:
+        """Its records of one outer content type."""
+        types, start, stop = self.columns.types, self.start, self.stop
+        first = types.find(kind, start, stop)
+        if first < 0:
+            return range(0)
+        if types.count(kind, first, stop) == stop - first:
+            return range(first, stop)  # mostly no other type follows
+        return [place for place in range(first, stop) if types[place] == kind]
 
 
 @dataclasses.dataclass(slots=True)
 class Tls13Roles:
-    """Indices of records by what they carry; what is in none is application data.
+    """Records by what they carry; what is in none is application data.
 
     Attributes:
         client_finished: the record with the client's Finished, None if it was not found.
         exact: the Finished was recognised by its length.
     """
 
-    client_handshake: list[int] = dataclasses.field(default_factory=list)
-    client_early: list[int] = dataclasses.field(default_factory=list)
-    client_alert: list[int] = dataclasses.field(default_factory=list)
-    server_handshake: list[int] = dataclasses.field(default_factory=list)
-    server_tickets: list[int] = dataclasses.field(default_factory=list)
-    server_alert: list[int] = dataclasses.field(default_factory=list)
+    client_handshake: Sequence[int] = ()
+    client_early: Sequence[int] = ()
+    client_alert: Sequence[int] = ()
+    server_handshake: Sequence[int] = ()
+    server_tickets: Sequence[int] = ()
+    server_alert: Sequence[int] = ()
     client_finished: int | None = None
     exact: bool = False
 
@@ -131,101 +158,109 @@ def infer_roles(
     """
     roles = Tls13Roles()
     finished_bytes = 4 + hash_bytes + RECORD_OVERHEAD
-    encrypted = [i for i, kind in enumerate(client.types) if kind == APPLICATION_DATA]
+    encrypted = client.of_type(APPLICATION_DATA)
     _find_finished(roles, client, encrypted, finished_bytes, early_data, server_hello_no)
 
-    flight = [i for i, kind in enumerate(server.types) if kind == APPLICATION_DATA]
-    if roles.client_finished is None:
+    flight = server.of_type(APPLICATION_DATA)
+    finished = roles.client_finished
+    if finished is None:
         # The handshake was not completed, or the capture lacks that part.
         if not encrypted or roles.client_alert:
-            _split_alert(roles.server_handshake, roles.server_alert, server, flight)
+            _split_alert(roles, server, flight)
         else:
-            roles.server_handshake = _up_to_finished(server, flight, finished_bytes) or []
+            roles.server_handshake = _up_to_finished(server, flight, finished_bytes) or ()
         return roles
-    finished_ns = client.seen_ns[roles.client_finished]
     # Packets tell the order even where a coarse clock does not.
-    finished_no = client.first_packet_nos[roles.client_finished]
-    before = [i for i in flight if server.first_packet_nos[i] < finished_no]
+    client_nos, server_nos = client.columns.first_packet_nos, server.columns.first_packet_nos
+    finished_no = client_nos[finished]
+    before = [place for place in flight if server_nos[place] < finished_no]
     handshake = _up_to_finished(server, before, finished_bytes)
     if handshake is None and resumed and before:
         # EncryptedExtensions and Finished are all there is, and fit in one record.
-        whole = server.lengths[before[0]] >= finished_bytes + MIN_EXTENSIONS_BYTES
-        handshake = before[:1] if whole else None
+        length = server.columns.lengths[before[0]]
+        handshake = before[:1] if length >= finished_bytes + MIN_EXTENSIONS_BYTES else None
     roles.server_handshake = before if handshake is None else handshake
-    half_rtt = before[len(roles.server_handshake) :]
     if rtt_ns is None:
         rtt_ns = max(0, server_hello_seen_ns - hello_seen_ns)
-    early_no = client.first_packet_nos[roles.client_early[0]] if roles.client_early else None
-    if early_no is None:
-        roles.server_tickets = [i for i in half_rtt if _may_be_ticket(server.lengths[i])]
-    else:
+    tickets: list[int] = []
+    request_no: int | None = None
+    if roles.client_early:
+        request_no = client_nos[roles.client_early[0]]
+    half_rtt = before[len(roles.server_handshake) :]
+    if half_rtt and request_no is None:
+        lengths = server.columns.lengths
+        tickets = [place for place in half_rtt if _may_be_ticket(lengths[place])]
+    elif half_rtt:
         # Half-RTT data may answer the early request.
-        roles.server_tickets = _tickets(server, half_rtt, server_hello_seen_ns, rtt_ns, early_no)
+        tickets = _tickets(server, half_rtt, server_hello_seen_ns, rtt_ns, request_no)
+    if request_no is None and encrypted[-1] > finished:
+        request_no = client_nos[next(place for place in encrypted if place > finished)]
     after = flight[len(before) :]
-    request = next((i for i in encrypted if i > roles.client_finished), None)
-    request_no = None if request is None else client.first_packet_nos[request]
-    if early_no is not None:
-        request_no = early_no
-    roles.server_tickets += _tickets(server, after, finished_ns, rtt_ns, request_no)
+    if after:
+        finished_ns = client.columns.seen_ns[finished]
+        tickets += _tickets(server, after, finished_ns, rtt_ns, request_no)
+    roles.server_tickets = tickets
     return roles
 
 
 def _find_finished(
     roles: Tls13Roles,
     client: Head,
-    encrypted: list[int],
+    encrypted: Sequence[int],
     finished_bytes: int,
     early_data: bool,
     server_hello_no: int,
 ) -> None:
-    lengths = client.lengths
+    lengths = client.columns.lengths
     if not encrypted:
         return
     if early_data:
         exact = [i for i in encrypted if lengths[i] == finished_bytes]
         # Accepted early data ends with EndOfEarlyData; rejected early data does not.
-        ended = [i for i in exact if i and lengths[i - 1] == END_OF_EARLY_DATA_BYTES]
+        ended = [i for i in exact if i > client.start and lengths[i - 1] == END_OF_EARLY_DATA_BYTES]
         if not exact:
-            roles.client_early = [
-                i for i in encrypted if client.first_packet_nos[i] < server_hello_no
-            ]
+            first_packet_nos = client.columns.first_packet_nos
+            roles.client_early = [i for i in encrypted if first_packet_nos[i] < server_hello_no]
             return
         found = (ended or exact)[0]
         roles.client_finished, roles.exact = found, True
-        roles.client_handshake = [found]
         before = [i for i in encrypted if i < found]
-        if ended:
-            roles.client_handshake.insert(0, before.pop())
+        roles.client_handshake = [before.pop(), found] if ended else [found]
         roles.client_early = before
         return
-    if lengths[encrypted[0]] == CLOSE_NOTIFY_BYTES:
-        roles.client_alert = [encrypted[0]]  # it refused the server's handshake
+    first = encrypted[0]
+    if lengths[first] == CLOSE_NOTIFY_BYTES:
+        roles.client_alert = (first,)  # it refused the server's handshake
         return
-    for place, index in enumerate(encrypted[: MAX_CERTIFICATE_RECORDS + 1]):
+    for place, index in enumerate(encrypted[: MAX_CERTIFICATE_RECORDS + 1], 1):
         if lengths[index] == finished_bytes:
-            roles.client_handshake = encrypted[: place + 1]
+            roles.client_handshake = encrypted[:place]
             roles.client_finished, roles.exact = index, True
             return
-    if lengths[encrypted[0]] > finished_bytes:
+    if lengths[first] > finished_bytes:
         # With a certificate in front of it in the same record, or padded.
-        roles.client_handshake = encrypted[:1]
-        roles.client_finished = encrypted[0]
+        roles.client_handshake = (first,)
+        roles.client_finished = first
 
 
-def _up_to_finished(server: Head, flight: list[int], finished_bytes: int) -> list[int] | None:
+def _up_to_finished(
+    server: Head, flight: Sequence[int], finished_bytes: int
+) -> Sequence[int] | None:
     """The flight up to the record with a Finished's length; None if none has it.
 
     The first record holds EncryptedExtensions, so it is never a Finished alone.
     """
+    lengths = server.columns.lengths
     for place, index in enumerate(flight[1:], 2):
-        if server.lengths[index] == finished_bytes:
+        if lengths[index] == finished_bytes:
             return flight[:place]
     return None
 
 
-def _split_alert(handshake: list[int], alerts: list[int], head: Head, flight: list[int]) -> None:
-    for index in flight:
-        (alerts if head.lengths[index] == CLOSE_NOTIFY_BYTES else handshake).append(index)
+def _split_alert(roles: Tls13Roles, server: Head, flight: Sequence[int]) -> None:
+    lengths = server.columns.lengths
+    roles.server_alert = [i for i in flight if lengths[i] == CLOSE_NOTIFY_BYTES]
+    roles.server_handshake = [i for i in flight if lengths[i] != CLOSE_NOTIFY_BYTES]
 
 
 def _may_be_ticket(length: int) -> bool:
@@ -242,22 +277,23 @@ def _has_openssl_form(length: int) -> bool:
 
 
 def _tickets(
-    server: Head, after: list[int], finished_ns: int, rtt_ns: int, request_no: int | None
+    server: Head, after: Sequence[int], finished_ns: int, rtt_ns: int, request_no: int | None
 ) -> list[int]:
     """Which of the server's first records behind the client's Finished carry tickets."""
-    if not after or not _may_be_ticket(server.lengths[after[0]]):
-        return []
+    lengths, times = server.columns.lengths, server.columns.seen_ns
     first = after[0]
-    length, seen_ns = server.lengths[first], server.seen_ns[first]
+    length, seen_ns = lengths[first], times[first]
+    if not _may_be_ticket(length):
+        return []
     openssl = _has_openssl_form(length)
     # Nagle's algorithm may hold the second ticket until the first is acknowledged.
     apart_ns = rtt_ns + DELAYED_ACK_NS if openssl else BURST_NS
     run = [first]
     for index in after[1:MAX_TICKETS]:
-        if server.lengths[index] != length or server.seen_ns[index] - seen_ns > apart_ns:
+        if lengths[index] != length or times[index] - seen_ns > apart_ns:
             break
         run.append(index)
-    unasked = request_no is None or server.first_packet_nos[first] < request_no
+    unasked = request_no is None or server.columns.first_packet_nos[first] < request_no
     if unasked:
         return run
     if len(run) >= 2:
@@ -276,8 +312,8 @@ def has_tls13_order(client: Head, server: Head) -> bool:
     sends a Finished of type handshake behind its ChangeCipherSpec.
     """
     for head in (client, server):
-        types = [kind for kind in head.types if kind != CHANGE_CIPHER_SPEC]
-        if types[:1] != [HANDSHAKE] or types[1:2] != [APPLICATION_DATA]:
+        types = head.columns.types[head.start : head.stop].replace(_CHANGE, b"")
+        if types[:2] != _HELLO_THEN_DATA:
             return False
     return True
 
@@ -287,7 +323,7 @@ def hash_by_finished(length: int) -> int:
     return 48 if length == 4 + 48 + RECORD_OVERHEAD else 32
 
 
-def inferred_alpn(offered: list[str], server: Head, handshake: list[int]) -> str | None:
+def inferred_alpn(offered: list[str], server: Head, handshake: Sequence[int]) -> str | None:
     """The protocol that TLS 1.3 agreed on, by the length of EncryptedExtensions.
 
     It can be told where EncryptedExtensions has a record of its own: its only extensions
@@ -299,7 +335,7 @@ def inferred_alpn(offered: list[str], server: Head, handshake: list[int]) -> str
     """
     if len(handshake) < 2 or not offered:
         return None
-    extensions = server.lengths[handshake[0]] - RECORD_OVERHEAD - MIN_EXTENSIONS_BYTES
+    extensions = server.columns.lengths[handshake[0]] - RECORD_OVERHEAD - MIN_EXTENSIONS_BYTES
     if extensions in _FLAGS_BYTES:
         return ""
     fitting = [name for name in offered if extensions - 7 - len(name) in _FLAGS_BYTES]

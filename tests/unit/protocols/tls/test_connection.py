@@ -8,45 +8,61 @@ import numpy as np
 import pytest
 
 from capture_analyzer.model.tls_records import ROLES
-from capture_analyzer.protocols.tls.connection import Understood, understand
+from capture_analyzer.protocols.tls.connection import Fragment, Understood, understand
 from capture_analyzer.protocols.tls.records import walk
-from capture_analyzer.protocols.tls.roles import Head
+from capture_analyzer.protocols.tls.roles import Columns, Head
 
 MS = 1_000_000
 REQUEST = ("client", b"G" * 120, 1 * MS)
 ANSWER = ("server", b"A" * 700, 45 * MS)
 
 
-def head_of(stream) -> tuple[Head, object]:
-    table = walk(stream)
-    head = Head(
-        table.content_type.tolist(),
-        table.length.tolist(),
-        table.first_packet_no.tolist(),
-        table.last_packet_no.tolist(),
-        table.seen_ns.tolist(),
-        np.maximum(table.seen_ns, table.complete_ns).tolist(),  # NO_TIME is below all times
-        table.complete_ns.tolist(),
-        table.complete.tolist(),
-        len(table),
+def heads_of(client, server) -> tuple[Head, Head, Fragment]:
+    """Both directions, the server's records behind the client's."""
+    streams = (client, server)
+    tables = [walk(stream) for stream in streams]
+    counts = [len(table) for table in tables]
+
+    def both(name: str) -> list[int]:
+        return [value for table in tables for value in getattr(table, name).tolist()]
+
+    columns = Columns(
+        bytes(both("content_type")),
+        both("length"),
+        both("first_packet_no"),
+        both("last_packet_no"),
+        both("seen_ns"),
+        np.maximum(both("seen_ns"), both("complete_ns")).tolist(),  # NO_TIME is below all times
+        both("complete_ns"),
     )
+    owners = [
+        stream for stream, table in zip(streams, tables, strict=True) for _ in range(len(table))
+    ]
+    offsets, complete = both("offset"), both("complete")
 
-    def fragment(index: int) -> bytes | None:
-        start = int(table.offset[index]) + 5
-        return stream.read(start, start + int(table.length[index]))
+    def fragment(place: int) -> bytes | None:
+        if not complete[place]:
+            return None
+        start = offsets[place] + 5
+        return owners[place].read(start, start + columns.lengths[place])
 
-    return head, fragment
+    return (
+        Head(columns, 0, counts[0], counts[0]),
+        Head(columns, counts[0], sum(counts), counts[1]),
+        fragment,
+    )
 
 
 def read(make_stream, talk, rtt_ns: int | None = 30 * MS) -> tuple[Understood, list, list]:
     """The result, and the role of every record of each side."""
-    client, client_fragment = head_of(make_stream(talk.client))
-    server, server_fragment = head_of(make_stream(talk.server, from_client=False))
-    result = understand(0, client, server, client_fragment, server_fragment, rtt_ns=rtt_ns)
+    client, server, fragment = heads_of(
+        make_stream(talk.client), make_stream(talk.server, from_client=False)
+    )
+    result = understand(0, client, server, fragment, rtt_ns=rtt_ns)
     sides = []
     for head, special in ((client, result.client_roles), (server, result.server_roles)):
         outer = {20: "ccs", 21: "alert", 22: "handshake", 23: "application"}
-        roles = [outer[kind] for kind in head.types]
+        roles = [outer[kind] for kind in head.columns.types[head.start : head.stop]]
         for index, role in special:
             roles[index] = ROLES[role]
         sides.append([role for role in roles if role != "ccs"])
@@ -207,20 +223,10 @@ def test_snap_length_that_leaves_the_headers(make_stream, talker, version):
                 at += size
         return kept
 
-    client, client_fragment = head_of(make_stream(snapped(talk.client)))
-    server, server_fragment = head_of(make_stream(snapped(talk.server), from_client=False))
-
-    def whole(head, fragment):
-        return lambda index: fragment(index) if head.complete[index] else None
-
-    result = understand(
-        0,
-        client,
-        server,
-        whole(client, client_fragment),
-        whole(server, server_fragment),
-        rtt_ns=30 * MS,
+    client, server, fragment = heads_of(
+        make_stream(snapped(talk.client)), make_stream(snapped(talk.server), from_client=False)
     )
+    result = understand(0, client, server, fragment, rtt_ns=30 * MS)
     summary = result.summary
     if version == ssl.TLSVersion.TLSv1_2:
         assert (summary.version, summary.start_ns) == (None, None)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
-from capture_analyzer.protocols.tls.roles import Head, infer_roles, inferred_alpn
+from capture_analyzer.protocols.tls.roles import Columns, Head, infer_roles, inferred_alpn
 
 MS = 1_000_000
 FINISHED = 53  # with SHA-256
@@ -14,21 +16,20 @@ def head(*records: tuple[int, int, int]) -> Head:
     """A direction from (type, length, time in ms); packets are numbered by time."""
     times = [time * MS for _, _, time in records]
     packet_nos = [time for _, _, time in records]
-    return Head(
-        [kind for kind, _, _ in records],
+    columns = Columns(
+        bytes(kind for kind, _, _ in records),
         [length for _, length, _ in records],
         packet_nos,
         packet_nos,
         times,
         times,
         times,
-        [1] * len(records),
-        len(records),
     )
+    return Head(columns, 0, len(records), len(records))
 
 
 def infer(client, server, *, resumed=False, early_data=False, rtt_ns=30 * MS):
-    return infer_roles(
+    roles = infer_roles(
         client,
         server,
         hash_bytes=32,
@@ -39,6 +40,11 @@ def infer(client, server, *, resumed=False, early_data=False, rtt_ns=30 * MS):
         server_hello_no=30,
         rtt_ns=rtt_ns,
     )
+    for field in dataclasses.fields(roles):
+        found = getattr(roles, field.name)
+        if isinstance(found, (tuple, range)):
+            setattr(roles, field.name, list(found))
+    return roles
 
 
 HELLO = (22, 500, 0)
