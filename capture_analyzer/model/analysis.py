@@ -25,6 +25,7 @@ from capture_analyzer.model.repeats import Repeats
 from capture_analyzer.model.rtt_samples import RttSamples
 from capture_analyzer.model.sender_limits import SenderLimits
 from capture_analyzer.model.stalls import Stalls
+from capture_analyzer.model.tcp_segments import TcpSegments
 from capture_analyzer.model.tls_records import HandshakeMessage, TlsRecords
 from capture_analyzer.model.tunnels import Tunnel
 from capture_analyzer.model.waits import Ledger, Waits
@@ -72,6 +73,7 @@ class Tables:
     tunnels: list[Tunnel] = dataclasses.field(default_factory=list)
     limits: Limits = dataclasses.field(default_factory=Limits)
     queues: Queues = dataclasses.field(default_factory=Queues)
+    tcp_segments: TcpSegments = dataclasses.field(default_factory=TcpSegments)
     rtt_samples: RttSamples = dataclasses.field(default_factory=RttSamples)
     windows: Windows = dataclasses.field(default_factory=Windows)
     sender_limits: SenderLimits = dataclasses.field(default_factory=SenderLimits)
@@ -133,7 +135,7 @@ class Analysis:
             raise KeyError(f"no table {table!r}; tables: {', '.join(TABLES)}")
         owner = self if hasattr(self, table) else self.tables
         rows = getattr(owner, table)
-        if isinstance(rows, (Packets, RttSamples, Deferred)):
+        if isinstance(rows, (Packets, TcpSegments, RttSamples, Deferred)):
             rows.complete()
         return to_frame(TABLES[table], rows)
 
@@ -147,6 +149,7 @@ TABLES: dict[str, type] = {
     "holes": Holes,
     "limits": Limits,
     "queues": Queues,
+    "tcp_segments": TcpSegments,
     "rtt_samples": RttSamples,
     "windows": Windows,
     "sender_limits": SenderLimits,

@@ -16,6 +16,7 @@ from capture_analyzer.model.rtt_samples import RttSamples
 from capture_analyzer.model.scheduler import InProcess, Scheduler
 from capture_analyzer.model.secrets import Secrets
 from capture_analyzer.model.selection import EVERYTHING, Selection
+from capture_analyzer.model.tcp_segments import TcpSegments
 from capture_analyzer.pipeline import ocsp, timeline
 from capture_analyzer.pipeline.batches import analyse_batch, cut
 from capture_analyzer.pipeline.causes import find_waits
@@ -34,6 +35,7 @@ from capture_analyzer.pipeline.scan import scan
 from capture_analyzer.pipeline.select import Shown, limit, select
 from capture_analyzer.pipeline.sessions import Sessions
 from capture_analyzer.pipeline.tcp.limits import Path
+from capture_analyzer.pipeline.tcp.places import add_places
 from capture_analyzer.pipeline.tcp.samples import add_samples
 from capture_analyzer.pipeline.tcp.senders import sender_tables
 from capture_analyzer.pipeline.tcp.wireshark import add_labels
@@ -153,6 +155,7 @@ def build(
         holes=tcp.holes,
         limits=tcp.limits,
         queues=tcp.queues,
+        tcp_segments=TcpSegments(unfinished=functools.partial(add_places, packets=packets)),
         rtt_samples=RttSamples(unfinished=functools.partial(add_samples, packets=packets)),
         windows=windows,
         sender_limits=sender_limits,

@@ -32,6 +32,7 @@ SCRIPTS: Final = (
     "dom.js",
     "numbers.js",
     "events.js",
+    "traces.js",
     "store.js",
     "theme.js",
     "bars.js",
@@ -48,8 +49,11 @@ SCRIPTS: Final = (
     "charts.js",
     "timeline.js",
     "histogram.js",
+    "direction.js",
+    "sequence.js",
     "stream.js",
     "detail.js",
+    "trace.js",
     "about.js",
     "main.js",
 )
@@ -91,9 +95,9 @@ def render(analysis: Analysis, *, charts: bool = True) -> bytes:
         charts: whether the file may carry Plotly's script (some 2 MB) to draw charts. It does
             only if there is something to chart. Without it the figures are still there.
     """
-    data = payload(analysis)
+    data = payload(analysis, charts=charts)
     packed, digests = "", [_digest(_script())]
-    if charts and data["events"]["drawn"]:
+    if charts and (data["events"]["drawn"] or data["traces"]["list"]):
         script = chart_script()
         packed = f'<script type="text/plain" id="chart-script">{script.packed}</script>\n'
         digests.append(script.digest)

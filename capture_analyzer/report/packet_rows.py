@@ -97,7 +97,7 @@ def columns(analysis: Analysis, unit: int, strings: StringTable) -> dict[str, An
         "kinds": [
             [
                 from_client,
-                strings.number(_flags(flags) if protocol == 6 else _protocol(protocol)),
+                strings.number(flag_names(flags) if protocol == 6 else _protocol(protocol)),
                 strings.number(LABELS[label].replace("_", " ")),
                 strings.number(MECHANISMS[mechanism].replace("_", " ") or None),
                 strings.number(SPURIOUS[spurious] or None),
@@ -120,7 +120,8 @@ def _times(times: NDArray[np.int64], unit: int) -> list[int | None]:
     return result
 
 
-def _flags(flags: int) -> str:
+def flag_names(flags: int) -> str:
+    """TCP flags by their names."""
     return ", ".join(name for bit, name in _FLAGS if flags & bit)
 
 

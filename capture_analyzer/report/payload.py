@@ -30,6 +30,7 @@ from capture_analyzer.report import (
     labels,
     packet_rows,
     streams,
+    traces,
 )
 from capture_analyzer.report.strings import StringTable, visible
 from capture_analyzer.report.verdict import Verdict, exchanges_of, verdict
@@ -46,8 +47,8 @@ FLAGS: Final = ("inferred", "reset", "complete", "shared_connection", "carries_s
 """Facts about an exchange, as bits from the lowest; the next bit says that it was cut."""
 
 
-def payload(analysis: Analysis) -> dict[str, Any]:
-    """Everything a report shows, as JSON types."""
+def payload(analysis: Analysis, *, charts: bool = True) -> dict[str, Any]:
+    """Everything a report shows, as JSON types; `charts`: whether it may hold what is drawn."""
     tables = analysis.tables
     claimed = claims.claimed_by(analysis)
     strings = StringTable()
@@ -83,6 +84,7 @@ def payload(analysis: Analysis) -> dict[str, Any]:
         "handshakes": connection_rows.handshakes(tables, unit, strings),
         "lookups": connection_rows.lookups(tables, unit, strings),
         "packets": packet_rows.columns(analysis, unit, strings),
+        "traces": traces.columns(analysis, unit, strings, charts=charts),
         "files": len(tables.files),
         "about": {
             "cannot": about.cannot_show(tables),

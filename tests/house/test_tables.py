@@ -22,6 +22,9 @@ NOT_COLUMNS = {
     "repeats.unfinished",
     "stalls.unfinished",
     "windows.unfinished",
+    "tcp_segments.sack_from",
+    "tcp_segments.sack_to",
+    "tcp_segments.unfinished",
 }
 """Fields of a column table that its columns index into: not one element a row."""
 

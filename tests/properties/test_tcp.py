@@ -158,7 +158,7 @@ def test_what_is_worked_out_later(rows, epoch):
     add_labels(packets, epoch)
     assert len(packets.wireshark_label) == len(packets)
     samples = RttSamples()
-    add_samples(samples, packets)
+    add_samples(samples, packets=packets)
     assert (samples.rtt_ns >= 0).all()
     assert (samples.packet_no < samples.answer_packet_no).all()
     assert (np.diff(samples.connection_no) >= 0).all()

@@ -14,6 +14,8 @@ holes           what the receiver had to wait for
 limits          what held senders back: windows and the congestion window
 nagle           segments held by Nagle's algorithm
 queues          round trips that grew while data flowed
+samples         every round-trip sample, when asked for
+places          where each segment stands in its streams, when asked for
 rows            the connections table
 ==============  ===================================================================
 """

@@ -39,9 +39,13 @@ class Groups:
             first = last
 
 
-def regroup(packets: Packets) -> Groups:
-    """Group packets by their `connection_no`."""
+def regroup(packets: Packets, numbers: NDArray[np.int64] | None = None) -> Groups:
+    """Group packets by their `connection_no`; those of some connections only, or of all."""
     tcp = np.flatnonzero((packets.connection_no >= 0) & (packets.tcp_header_bytes > 0))
+    if numbers is not None:
+        wanted = np.zeros(int(packets.connection_no.max(initial=-1)) + 1, np.bool_)
+        wanted[numbers[numbers < len(wanted)]] = True
+        tcp = tcp[wanted[packets.connection_no[tcp]]]
     order = tcp[_stable(packets.connection_no[tcp])].astype(np.int32)
     number = packets.connection_no[order]
     heads = np.flatnonzero(np.diff(number, prepend=-1))

@@ -23,14 +23,17 @@ _VARIANCE_GAIN: Final = 4  # and RTTVAR a quarter of its distance from SRTT
 Elements = NDArray[np.intp]
 
 
-def add_samples(table: RttSamples, packets: Packets) -> None:
+def add_samples(
+    table: RttSamples, numbers: NDArray[np.int64] | None = None, *, packets: Packets
+) -> None:
     """Fill the table.
 
     Args:
         table: an empty one.
+        numbers: of these connections; None = of all.
         packets: with `connection_no` and `from_client`.
     """
-    groups = regroup(packets)
+    groups = regroup(packets, numbers)
     parts = []
     for first, last in groups.batches():
         segments = arrange(packets, groups.flows, first, last, groups.from_client)

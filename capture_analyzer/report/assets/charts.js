@@ -47,10 +47,14 @@ function run(text) {
   return window.Plotly;
 }
 
-/** A chart in the page. `figure(width)` gives {data, layout}; `label` says it in words. */
+/**
+ * A chart in the page. `figure(width, height)` gives {data, layout}; `label` says it in words; `on` holds
+ * listeners for Plotly's events, which then does nothing of its own on a double-click.
+ */
 export class Chart {
-  constructor(height, label, figure) {
+  constructor(height, label, figure, on = null) {
     this.figure = figure;
+    this.on = on;
     this.plot = el("div", { class: "plot", role: "img", "aria-label": label });
     this.note = el("p", { class: "third" }, "Preparing the chart …");
     this.element = el("div", { class: `chart ${height}` }, this.note, this.plot);
@@ -74,12 +78,20 @@ export class Chart {
     requestAnimationFrame(() => setTimeout(() => load().then(() => this.draw(), () => this.#fail())));
   }
 
+  /** Draw anew: what the figure shows has changed. */
+  redraw() {
+    this.drawn = null;
+    this.draw();
+  }
+
   #show(plotly, width, state) {
     if (this.gone) return;
     this.drawn = state;
     this.note.hidden = true;
-    const { data, layout } = this.figure(width);
-    this.finished = plotly.react(this.plot, data, { ...frame(width, this.element.clientHeight), ...layout }, CONFIG);
+    const { data, layout } = this.figure(width, this.element.clientHeight);
+    const first = this.finished === null;
+    this.finished = plotly.react(this.plot, data, { ...frame(width, this.element.clientHeight), ...layout }, this.on ? { ...CONFIG, doubleClick: false } : CONFIG);
+    if (first && this.on) this.finished.then(() => { for (const [event, listener] of Object.entries(this.on)) this.plot.on(event, listener); });
   }
 
   #fail() {

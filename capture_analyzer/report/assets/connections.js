@@ -5,7 +5,7 @@ import { count, duration, instant, share, size, whole } from "./numbers.js";
 
 const AT_FIRST = 100; // rows; more on request
 
-/** Build the section. `actions.onExchange(no)` opens an exchange. */
+/** Build the section. `actions`: onExchange(no) opens an exchange, onTrace(no) shows packets over time. */
 export function connectionsSection(store, actions) {
   const side = el("div", { class: "connection-facts", "aria-live": "polite" });
   const body = el("tbody");
@@ -16,7 +16,7 @@ export function connectionsSection(store, actions) {
     chosen?.classList.add("chosen");
     const connection = store.connections[no];
     const numbers = store.exchangesOf.get(no) ?? [];
-    fill(side, el("h3", {}, `Connection ${no}`), facts(connectionFacts(store, connection)), handshakeSteps(store, connection),
+    fill(side, el("h3", {}, `Connection ${no}`), traceLink(store, no, () => actions.onTrace(no)), facts(connectionFacts(store, connection)), handshakeSteps(store, connection),
       numbers.length ? el("p", { class: "links" }, numbers.slice(0, 20).map((exchange) => el("a", { href: `#exchange-${exchange}`, on: { click: () => actions.onExchange(exchange) } }, `Exchange ${exchange}`)),
         numbers.length > 20 ? el("span", { class: "third" }, `and ${whole(numbers.length - 20)} more`) : null) : null);
   };
@@ -34,6 +34,12 @@ export function connectionsSection(store, actions) {
       : el("p", { class: "second more" }, "The capture holds no TCP connection."));
   if (all) choose(0);
   return { section, choose };
+}
+
+/** A button that leads to the packets of a connection; words where the report does not hold them. */
+export function traceLink(store, no, onTrace) {
+  if (!store.traces.has(no)) return store.connections[no].tcpStream === null ? null : el("p", { class: "hint always" }, "Its packets are not in this report, which holds those of connections that findings name and of the slowest exchanges.");
+  return el("p", { class: "links" }, button("Show its packets over time", { class: "plain" }, onTrace));
 }
 
 function row(store, connection, onChoose) {

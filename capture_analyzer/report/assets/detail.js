@@ -6,14 +6,14 @@ import { nameOf, protocolInFull, statusOf } from "./store.js";
 import { colour } from "./theme.js";
 import { drawBar, prepared } from "./bars.js";
 import { TimeScale } from "./timescale.js";
-import { connectionFacts, handshakeSteps } from "./connections.js";
+import { connectionFacts, handshakeSteps, traceLink } from "./connections.js";
 import { StreamView, requestFacts, streamFacts } from "./stream.js";
 
 const MOST_PACKETS = 200; // rows at first; more on request
 const FLAGS_SAY_IT = new Set(["ack", "syn", "fin", "rst", "other"]); // labels that add nothing to a packet's flags
 const MOST_ENTRIES = 400; // ledger entries listed one by one
 
-/** The place of the exchange under the waterfall. `actions`: onMove(step), onClose(), onFinding(no). */
+/** The place of the exchange under the waterfall. `actions`: onMove(step), onClose(), onFinding(no), onTrace(connection, from, to). */
 export class Detail {
   constructor(store, paints, actions) {
     this.store = store;
@@ -239,7 +239,8 @@ export class Detail {
   #connection(no) {
     const { store } = this;
     const connection = store.connections[store.connection[no]];
-    return el("div", {}, el("h3", {}, `Connection ${connection.no}`), definition(connectionFacts(store, connection)), handshakeSteps(store, connection));
+    const trace = traceLink(store, connection.no, () => this.actions.onTrace(connection.no, store.start[no], store.end[no]));
+    return el("div", {}, el("h3", {}, `Connection ${connection.no}`), trace, definition(connectionFacts(store, connection)), handshakeSteps(store, connection));
   }
 }
 

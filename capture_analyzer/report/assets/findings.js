@@ -7,7 +7,7 @@ import { sentence } from "./verdict.js";
 
 const AT_FIRST = 60; // lines; more on request
 
-/** Build the section. `actions` has onExchanges(finding) and onExchange(no). */
+/** Build the section. `actions` has onExchanges(finding), onExchange(no) and onPacket(no, connection). */
 export function findingsSection(store, actions) {
   const section = el("section", { id: "findings", "aria-labelledby": "findings-title" },
     el("h2", { id: "findings-title" }, "Findings", el("span", { class: "aside" }, whole(store.findings.length))));
@@ -89,7 +89,7 @@ function findingBody(store, finding, actions) {
     part("Why it matters", finding.doc.matters),
     part("What to do", finding.advice ? [finding.advice] : finding.severity === "info" ? [] : ["Nothing that would be honest: it may have been chance."]),
     part("When this is wrong", finding.doc.wrong));
-  return el("div", { class: "body" }, left, el("div", {}, proof(finding), examples(finding, actions), links(finding, actions),
+  return el("div", { class: "body" }, left, el("div", {}, proof(store, finding, actions), examples(store, finding, actions), links(finding, actions),
     el("p", { class: "third more mono" }, `${finding.detector} · confidence ${finding.confidence}`)));
 }
 
@@ -115,18 +115,25 @@ function measures(finding) {
   }));
 }
 
-function proof(finding) {
+/** A packet's number; a link where the report holds its connection over time. */
+function packetLink(store, finding, no, actions) {
+  const connection = store.packets.find(no)?.connection ?? finding.connection;
+  if (connection === null || connection < 0 || !store.traces.has(connection)) return el("span", {}, no);
+  return el("a", { href: `#packet-${no}`, title: `Packet ${no} in the graph of connection ${connection}`, on: { click: (event) => { event.preventDefault(); actions.onPacket(no, connection); } } }, no);
+}
+
+function proof(store, finding, actions) {
   if (!finding.packets.length) return null;
   const more = finding.packetTotal - finding.packets.length;
   return [
     el("h4", {}, "Packets"),
-    el("div", { class: "numbers mono" }, finding.packets.map((no) => el("span", {}, no)),
+    el("div", { class: "numbers mono" }, finding.packets.map((no) => packetLink(store, finding, no, actions)),
       more > 0 ? el("span", {}, `and ${whole(more)} more`) : null),
     finding.filter ? [el("h4", {}, "Wireshark display filter"), filterLine(finding.filter)] : null,
   ];
 }
 
-function examples(finding, actions) {
+function examples(store, finding, actions) {
   if (finding.count < 2 || !finding.examples.length) return null;
   return [
     el("h4", {}, `The worst of ${count(finding.count, "occurrence")}`),
@@ -134,7 +141,7 @@ function examples(finding, actions) {
       "li", {},
       exchange === null ? null : [exchangeLink(exchange, actions), " · "],
       cost === null ? null : [el("b", { class: "strong" }, duration(cost)), " · "],
-      el("span", { class: "mono" }, `packets ${packets.slice(0, 6).join(", ")}${packets.length > 6 ? " …" : ""}`),
+      el("span", { class: "mono" }, "packets ", packets.slice(0, 6).map((no, place) => [place ? ", " : "", packetLink(store, finding, no, actions)]), packets.length > 6 ? " …" : ""),
     ))),
   ];
 }

@@ -10,12 +10,13 @@ import { findingsSection } from "./findings.js";
 import { Waterfall } from "./waterfall.js";
 import { Detail } from "./detail.js";
 import { connectionsSection } from "./connections.js";
+import { TraceView } from "./trace.js";
 import { aboutSection } from "./about.js";
 
 const KEYS = [
   ["↑ ↓ or j k", "previous, next exchange; an open one follows"], ["Page, Home, End", "move further"], ["Enter, Esc", "open, close"],
   ["← →", "move in time"], ["+ − 0", "zoom in, out, whole capture"], ["f", "zoom to the chosen exchange"], ["/", "search"],
-  ["g", "group by connection"], ["a", "align starts, to compare lengths"], ["t", "theme"], ["?", "this list"],
+  ["g", "group by connection"], ["a", "align starts, to compare lengths"], ["← → in a connection’s graph", "previous, next packet; with Shift, the next one to note; Enter opens its exchange"], ["t", "theme"], ["?", "this list"],
 ];
 
 function start() {
@@ -29,6 +30,7 @@ function start() {
   };
   const findings = findingsSection(store, {
     onExchange: openExchange,
+    onPacket: (no, connection) => showTrace(connection, { packet: no }),
     onExchanges: (no) => {
       waterfall.filters.setFinding(no);
       waterfall.section.scrollIntoView({ block: "start" });
@@ -42,8 +44,19 @@ function start() {
     onMove: (step) => waterfall.move(step),
     onClose: () => waterfall.close(),
     onFinding: (no) => findings.open(no),
+    onTrace: (no, from, to) => showTrace(no, { from, to }),
   });
-  const connections = connectionsSection(store, { onExchange: openExchange });
+  const trace = new TraceView(store, {
+    onExchange: openExchange,
+    onConnection: (no) => connections.choose(no),
+  });
+  const connections = connectionsSection(store, { onExchange: openExchange, onTrace: (no) => showTrace(no) });
+  const showTrace = (no, aim) => {
+    if (!trace.show(no, aim)) return;
+    history.replaceState(null, "", aim?.packet ? `#packet-${aim.packet}` : `#connection-${no}`);
+    trace.section.scrollIntoView({ block: "start" });
+    trace.focus();
+  };
   const main = el("main", { class: "inside", id: "report" }, verdict);
   if (store.count || store.findings.length) main.append(findings.section);
   const bringIntoView = () => {
@@ -66,13 +79,14 @@ function start() {
     main.append(waterfall.section, detail.section);
     onTheme(() => detail.draw());
   }
-  main.append(connections.section, aboutSection(store));
+  onTheme(() => trace.draw());
+  main.append(connections.section, trace.section, aboutSection(store));
   const help = keysDialog();
   document.body.append(bar(store, help), main, help, liveRegion());
   document.title = `${store.verdict.name}: capture-analyzer report`;
-  listenToKeys(waterfall, help);
-  listenToPrint(waterfall, detail, findings);
-  const follow = () => followLink(store, waterfall, findings, openExchange);
+  listenToKeys(waterfall, trace, help);
+  listenToPrint(waterfall, detail, trace, findings);
+  const follow = () => followLink(store, waterfall, findings, { openExchange, showTrace });
   addEventListener("hashchange", follow);
   follow();
   document.documentElement.dataset.ready = "yes";
@@ -104,12 +118,13 @@ function keysDialog() {
   return dialog;
 }
 
-function listenToKeys(waterfall, help) {
+function listenToKeys(waterfall, trace, help) {
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.altKey || event.metaKey || help.open) return;
     const field = event.target.closest("input, select, textarea");
     if (event.key === "Escape") {
       if (field) field.blur();
+      else if (trace.section.contains(event.target)) trace.hide();
       else waterfall?.close();
       return;
     }
@@ -122,7 +137,7 @@ function listenToKeys(waterfall, help) {
   });
 }
 
-function listenToPrint(waterfall, detail, findings) {
+function listenToPrint(waterfall, detail, trace, findings) {
   let undo = null;
   addEventListener("beforeprint", () => {
     document.documentElement.classList.add("printing");
@@ -130,6 +145,7 @@ function listenToPrint(waterfall, detail, findings) {
     undo = findings.openForPrint();
     waterfall?.setPrinting(true);
     detail.draw();
+    trace.draw();
   });
   addEventListener("afterprint", () => {
     document.documentElement.classList.remove("printing");
@@ -137,13 +153,19 @@ function listenToPrint(waterfall, detail, findings) {
     undo?.();
     waterfall?.setPrinting(false);
     detail.draw();
+    trace.draw();
   });
 }
 
-/** #exchange-39 and #finding-5. */
-function followLink(store, waterfall, findings, openExchange) {
-  const [, kind, number] = location.hash.match(/^#(exchange|finding)-(\d+)$/) ?? [];
+/** #exchange-39, #finding-5, #connection-3 and #packet-812. */
+function followLink(store, waterfall, findings, { openExchange, showTrace }) {
+  const [, kind, number] = location.hash.match(/^#(exchange|finding|connection|packet)-(\d+)$/) ?? [];
   const no = Number(number);
+  if (kind === "connection") showTrace(no);
+  if (kind === "packet") {
+    const holding = store.traces.holding(no, store.packets.find(no)?.connection);
+    if (holding) showTrace(holding.no, { packet: no });
+  }
   if (kind === "finding") findings.open(no - 1);
   if (kind === "exchange" && no < store.count && waterfall.opened !== no) {
     openExchange(no);

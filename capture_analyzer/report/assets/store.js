@@ -2,6 +2,7 @@
 // Durations and instants in here are ns since the capture's first packet.
 
 import { readStreams } from "./events.js";
+import { readTraces } from "./traces.js";
 
 const LOST = 32;
 const INFERRED = 64;
@@ -62,6 +63,7 @@ export function readStore(data) {
   store.lookups = data.lookups.map((row) => (row === null ? null : readLookup(row, text, unit)));
   store.handshakes = byConnection(readHandshakes(data.handshakes, text, unit));
   store.packets = readPackets(data.packets, text, unit);
+  store.traces = readTraces(data.traces, text, unit);
   store.findings = readFindings(data.findings, text, store);
   store.exchangesOf = new Map();
   rows.connection.forEach((connection, no) => {

@@ -15,7 +15,7 @@ MS = 1_000_000
 def samples(wire):
     """(connection, from client, packet, answer, ms, smoothed ms, by timestamp)."""
     table = RttSamples()
-    add_samples(table, wire.analyse().packets)
+    add_samples(table, packets=wire.analyse().packets)
     columns = (table.connection_no, table.from_client, table.packet_no, table.answer_packet_no)
     times = ((table.rtt_ns / MS).round(3), (table.srtt_ns / MS).round(3))
     every = (*columns, *times, table.by_timestamp)

@@ -1,0 +1,377 @@
+// A connection over time, under the table of connections: what its packets say in words, the graph
+// of one direction, the packet that is chosen in it, and the same as tables.
+
+import { announce, button, captured, el, fill, filterLine } from "./dom.js";
+import { count, duration, exactMs, instant, share, size, whole } from "./numbers.js";
+import { nameOf } from "./store.js";
+import { Chart, hasCharts } from "./charts.js";
+import { TimeScale } from "./timescale.js";
+import { Direction, windowAbove } from "./direction.js";
+import { SIGNS, sequenceFigure } from "./sequence.js";
+import { mechanismWords, packetWords } from "./traces.js";
+
+const AT_FIRST = 100; // packets listed; more on request
+const MARGIN = 0.04; // of an exchange's time, left and right of it
+const EDGE = 0.01; // of a connection's time, so that its first and last packet stand clear
+const FEW = 40; // packets about one that a link leads to
+
+/** The section. `actions`: onExchange(no), onConnection(no) when another connection is shown. */
+export class TraceView {
+  constructor(store, actions) {
+    this.store = store;
+    this.actions = actions;
+    this.no = null;
+    this.chart = null;
+    this.section = el("section", { id: "connection", class: "detail trace", hidden: true, "aria-labelledby": "connection-title" });
+    new ResizeObserver(() => requestAnimationFrame(() => this.draw())).observe(this.section);
+  }
+
+  /** Whether the report holds the packets of a connection. */
+  has(no) {
+    return this.store.traces.has(no);
+  }
+
+  /** Show a connection, whole or from one instant to another, and choose a packet of it. */
+  show(no, { from = null, to = null, packet = null } = {}) {
+    const trace = this.store.traces.get(no);
+    if (!trace) return false;
+    const fresh = this.no !== no;
+    this.trace = trace;
+    if (fresh) {
+      this.no = no;
+      const connection = this.store.connections[no];
+      this.chosen = null;
+      this.fromClient = trace.sums.true.bytes > trace.sums.false.bytes;
+      const [begin, end] = [connection.from, Math.max(connection.to, connection.from + 1e5)];
+      this.scale = new TimeScale(begin - (end - begin) * EDGE, end + (end - begin) * EDGE, () => this.#zoomed());
+    }
+    if (packet !== null) this.#aim(packet);
+    else if (from !== null) this.#range(from - (to - from) * MARGIN, to + (to - from) * MARGIN);
+    this.section.hidden = false;
+    this.#build();
+    if (fresh) this.actions.onConnection(no);
+    return true;
+  }
+
+  hide() {
+    this.#drop();
+    this.no = null;
+    this.section.hidden = true;
+    fill(this.section);
+  }
+
+  focus() {
+    this.section.querySelector("h2").focus({ preventScroll: true });
+  }
+
+  draw() {
+    this.chart?.draw();
+  }
+
+  #drop() {
+    this.chart?.drop();
+    this.chart = null;
+  }
+
+  #range(from, to) {
+    const { onChange } = this.scale;
+    this.scale.onChange = () => {};
+    this.scale.show(from, to);
+    this.scale.onChange = onChange;
+  }
+
+  /** Choose a packet, in its direction, with some packets about it. */
+  #aim(number) {
+    const { packets } = this.trace;
+    const packet = this.trace.find(number) ?? nearest(packets, number);
+    if (!packet) return;
+    this.chosen = packet;
+    // A packet without data answers the other direction's.
+    this.fromClient = packet.bytes || packet.mechanism || packet.flags?.includes("SYN") ? packet.fromClient : !packet.fromClient;
+    const place = packets.indexOf(packet);
+    if (packets.length > 3 * FEW) {
+      const [first, last] = [packets[Math.max(place - FEW, 0)], packets[Math.min(place + FEW, packets.length - 1)]];
+      const reach = Math.max(packet.time - first.time, last.time - packet.time, 1e6);
+      this.#range(packet.time - reach, packet.time + reach);
+    } else {
+      this.#range(this.scale.least, this.scale.most);
+    }
+  }
+
+  #build() {
+    this.#drop();
+    const { store, trace } = this;
+    const connection = store.connections[this.no];
+    this.direction = new Direction(trace, this.fromClient);
+    this.exchanges = store.exchangesOf.get(this.no) ?? [];
+    const ways = [false, true].map((way) => button(
+      `${way ? "From the client" : "From the server"}, ${size(trace.sums[way].bytes)}`, { "aria-pressed": String(way === this.fromClient) },
+      () => { this.fromClient = way; this.#build(); this.section.querySelector(`.ways button[aria-pressed="true"]`).focus(); }));
+    this.info = el("div", { class: "packet-info", "aria-live": "polite" });
+    this.legend = el("p", { class: "legend" });
+    fill(this.section,
+      el("div", { class: "title" },
+        el("h2", { id: "connection-title", tabindex: "-1" }, el("span", { class: "aside" }, `Connection ${this.no}`), captured(connection.server), " over time"),
+        button("Close", { "aria-keyshortcuts": "Escape" }, () => this.hide())),
+      el("p", { class: "lead" }, this.#lead()),
+      el("div", { class: "trace-tools" }, el("span", { class: "joined ways", role: "group", "aria-label": "Direction of the data" }, ways), hasCharts() ? this.#zoom() : null),
+      this.#graph(),
+      this.info,
+      el("div", { class: "trace-parts" }, this.#figures(), this.#packets()));
+    this.#legendOf();
+    this.#inform(false);
+    this.draw();
+  }
+
+  // In words
+
+  #lead() {
+    const { sums, holes, queues } = this.direction;
+    const { store, fromClient } = this;
+    const connection = store.connections[this.no];
+    const sender = fromClient ? "client" : "server";
+    if (!sums.segments) return `The ${sender} sent no data.`;
+    const parts = [`The ${sender} sent ${size(sums.bytes)} in ${count(sums.segments, "segment")}, in ${duration(connection.to - connection.from)}. `];
+    const again = sums.again.filter(({ mechanism }) => mechanism !== "syn");
+    const total = again.reduce((sum, row) => sum + row.segments, 0);
+    const needless = again.reduce((sum, row) => sum + row.needless, 0);
+    if (total) {
+      const lost = holes.filter(({ kind }) => kind === "loss");
+      const how = again.length === 1 ? ` ${mechanismWords(again[0].mechanism, true)}` : `: ${again.map((row) => `${whole(row.segments)} ${mechanismWords(row.mechanism)}`).join(", ")}`;
+      const vain = !needless ? "" : total === 1 ? "; that was needless" : needless === total ? "; all needlessly" : `; ${needless} of them needlessly`;
+      parts.push(`${count(total, "segment")} ${total === 1 ? "was" : "were"} sent again${how}${vain}. `,
+        lost.length ? `The longest loss kept the receiver waiting for ${lost.some(({ to }) => to === null) ? "the rest of the capture" : duration(Math.max(...lost.map(({ from, to }) => to - from)))}. ` : "");
+    } else {
+      parts.push("Nothing was sent again. ");
+    }
+    const held = [...sums.held].sort((a, b) => b.ns - a.ns)[0];
+    if (held) {
+      const [often, all] = held.count === 1 ? ["once", ""] : [held.count === 2 ? "twice" : count(held.count, "time"), " in all"];
+      parts.push(`${held.limit.subject} held it back ${often}, for ${duration(held.ns)}${all}. `);
+    } else {
+      parts.push("No window held it back. ");
+    }
+    const queue = [...queues].sort((a, b) => b.largest - a.largest)[0];
+    if (queue) parts.push(`Round trips grew from ${duration(queue.smallest)} to ${duration(queue.largest)} while data flowed: a queue on the way. `);
+    return parts;
+  }
+
+  // The graph
+
+  #graph() {
+    if (!hasCharts()) return el("p", { class: "second more" }, "This report was written without charts. The tables below say what the graph would show.");
+    const label = `Bytes over time of connection ${this.no}, from the ${this.fromClient ? "client" : "server"}. The text above and the tables below say what it shows; arrow keys step through its packets.`;
+    const state = () => ({ from: this.scale.from, to: this.scale.to, whole: [this.scale.least, this.scale.most], chosen: this.chosen, exchanges: this.exchanges });
+    this.chart = new Chart("graph", label, (width, height) => sequenceFigure(this.store, this.direction, state(), width, height), {
+      plotly_click: ({ points }) => this.#clicked(points[0]?.customdata),
+      plotly_relayout: (change) => this.#relayout(change),
+      plotly_doubleclick: () => this.scale.reset(),
+    });
+    const frame = el("div", { class: "graph-frame", tabindex: "0", role: "group", "aria-label": label, on: { keydown: (event) => this.#key(event) } }, this.chart.element);
+    return [frame, this.legend];
+  }
+
+  #zoom() {
+    const shift = (part) => () => this.scale.move(part);
+    this.wholeButton = button("Whole connection", { "aria-keyshortcuts": "0" }, () => this.scale.reset());
+    return [
+      el("span", { class: "joined", role: "group", "aria-label": "Zoom" },
+        button("−", { "aria-label": "Zoom out", "aria-keyshortcuts": "-" }, () => this.scale.zoom(2)), this.wholeButton,
+        button("+", { "aria-label": "Zoom in", "aria-keyshortcuts": "+" }, () => this.scale.zoom(0.5))),
+      el("span", { class: "joined", role: "group", "aria-label": "Move in time" },
+        button("←", { "aria-label": "Earlier" }, shift(-0.5)), button("→", { "aria-label": "Later" }, shift(0.5))),
+      el("span", { class: "joined", role: "group", "aria-label": "Marked packets" },
+        button("Previous mark", {}, () => this.#step(-1, true)), button("Next mark", {}, () => this.#step(1, true))),
+    ];
+  }
+
+  #zoomed() {
+    this.chart?.redraw();
+    this.#legendOf();
+  }
+
+  #relayout(change) {
+    const [from, to] = [change["xaxis.range[0]"], change["xaxis.range[1]"]];
+    if (from === undefined) return;
+    const unit = this.scale.to >= 1e9 ? 1e9 : 1e6;
+    this.scale.show(from * unit, to * unit);
+  }
+
+  #clicked(data) {
+    if (typeof data === "number") this.choose(data);
+    else if (typeof data === "string") this.#informOf(Number(data.replace("exchange ", "")));
+  }
+
+  /** Choose a packet that is drawn: mark it, and say what it is. */
+  choose(number) {
+    const packet = this.trace.find(number);
+    if (!packet) return;
+    this.chosen = packet;
+    if (packet.time < this.scale.from || packet.time > this.scale.to) {
+      const half = (this.scale.to - this.scale.from) / 2;
+      this.#range(packet.time - half, packet.time + half);
+    }
+    this.chart?.redraw();
+    this.#inform(true);
+  }
+
+  #key(event) {
+    if (event.ctrlKey || event.altKey || event.metaKey) return;
+    const does = {
+      ArrowLeft: () => this.#step(-1, event.shiftKey), ArrowRight: () => this.#step(1, event.shiftKey), "+": () => this.scale.zoom(0.5, this.#about()), "=": () => this.scale.zoom(0.5, this.#about()),
+      "-": () => this.scale.zoom(2, this.#about()), 0: () => this.scale.reset(), Enter: () => this.#open(), Home: () => this.choose(this.trace.packets[0].no), End: () => this.choose(this.trace.packets.at(-1).no),
+    }[event.key];
+    if (!does) return;
+    does();
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  #about() {
+    return this.chosen?.time ?? (this.scale.from + this.scale.to) / 2;
+  }
+
+  /** To the next packet, or the next one with a mark. */
+  #step(by, marked) {
+    const rows = marked ? marks(this.trace) : this.trace.packets;
+    if (!rows.length) return;
+    let place = rows.indexOf(this.chosen);
+    if (place < 0) {
+      const at = this.chosen?.no ?? nearestInTime(this.trace.packets, this.scale.from).no - 1;
+      const behind = rows.findIndex((packet) => packet.no > at);
+      place = by > 0 ? (behind < 0 ? rows.length : behind) - 1 : behind < 0 ? rows.length : behind;
+    }
+    const next = rows[Math.min(Math.max(place + by, 0), rows.length - 1)];
+    this.choose(next.no);
+  }
+
+  #open() {
+    const no = this.chosen ? exchangeOf(this.store, this.exchanges, this.chosen) : null;
+    if (no !== null) this.actions.onExchange(no);
+  }
+
+  // The chosen packet
+
+  #inform(aloud) {
+    if (!this.chosen) {
+      fill(this.info, hasCharts() ? el("p", { class: "hint" }, "Click on a packet, or step to one, to see its exchange. Drag to zoom, double-click for the whole connection.") : null);
+      return;
+    }
+    const packet = this.chosen;
+    const no = exchangeOf(this.store, this.exchanges, packet);
+    const words = `Packet ${packet.no}: ${packetWords(packet)}, from the ${packet.fromClient ? "client" : "server"}${packet.bytes ? `, ${size(packet.bytes)}` : ""}, ${instant(packet.time)}`;
+    fill(this.info, el("p", { class: "packet-words" }, el("span", { class: "strong" }, words), " · ",
+      no === null ? el("span", { class: "third" }, "outside any exchange") : this.#exchangeLink(no)), filterLine(`frame.number == ${packet.no}`));
+    if (aloud) announce(`${words}${no === null ? "" : `, exchange ${no}`}`);
+  }
+
+  #informOf(no) {
+    fill(this.info, el("p", { class: "packet-words" }, this.#exchangeLink(no)));
+    announce(`Exchange ${no}`);
+  }
+
+  #exchangeLink(no) {
+    return el("a", { href: `#exchange-${no}`, on: { click: () => this.actions.onExchange(no) } }, `Exchange ${no}: `, captured(nameOf(this.store, no)));
+  }
+
+  // Figures and lists
+
+  #legendOf() {
+    const { direction } = this;
+    const line = (name, words) => el("span", {}, el("span", { class: `line-sign ${name}` }), words);
+    const again = direction.sums.again.map(({ mechanism, segments, needless }) => {
+      const [, full, hollow] = SIGNS[mechanism] ?? SIGNS.unknown;
+      const words = mechanism === "syn" ? "SYN sent again" : `sent again, ${mechanismWords(mechanism)}`;
+      return [segments > needless ? el("span", {}, el("span", { class: "sign" }, full), words) : null, needless ? el("span", {}, el("span", { class: "sign" }, hollow), `${words}, needlessly`) : null];
+    });
+    const above = { none: "", part: ", partly above the picture", all: ", above the picture" }[windowAbove(direction, this.scale)];
+    fill(this.legend, line("segment", "sent"), line("ack-line", "acknowledged"),
+      direction.sums.window === null ? el("span", {}, "The window’s scale was in the handshake, which is not in the capture.") : line("window-line", `edge of the window${above}`),
+      direction.answers.some(({ sacks }) => sacks.length) ? line("sack", "reported beyond a gap (SACK)") : null, again,
+      direction.answers.some(({ window }) => window === 0) ? el("span", {}, el("span", { class: "sign closed" }, "×"), "window of 0") : null,
+      direction.held.some(({ limit }) => limit.cause === "congestion_window") ? line("congestion", "congestion window, estimated") : null,
+      direction.queues.length ? el("span", {}, "shaded round trips: a queue on the way") : null);
+    if (this.wholeButton) this.wholeButton.setAttribute("aria-pressed", String(this.scale.whole));
+  }
+
+  #figures() {
+    const { direction, fromClient, store } = this;
+    const { sums } = direction;
+    const connection = store.connections[this.no];
+    const total = connection.to - connection.from;
+    const receiver = fromClient ? "server" : "client";
+    const pairs = [
+      ["Sent", `${size(sums.bytes)}, ${count(sums.segments, "segment")}`],
+      ["Most in flight", `${size(sums.flight)}${connection.side === receiver ? `, as seen at the ${receiver}: what was on its way to it can’t be seen` : ""}`],
+      ["Offered window", sums.window === null ? "not known: its scale was in the handshake" : `${size(sums.window[0])} to ${size(sums.window[1])}`],
+      ["Round trips", sums.trips === null ? "not measured" : `${duration(sums.trips.median)} typically, ${duration(sums.trips.least)} to ${duration(sums.trips.most)}, ${count(sums.trips.count, "sample")}, from the capture point to the ${receiver}`],
+      direction.queues.length ? ["Queue", direction.queues.slice(0, 5).map((row) => `${duration(row.typical)} instead of ${duration(row.smallest)} for ${duration(row.to - row.from)}`).join("; ")] : null,
+      sums.missing.get("capture") ? ["Not captured", count(sums.missing.get("capture"), "gap")] : null,
+    ];
+    const rows = sums.held.map(({ limit, count: times, ns, longest }) => el("tr", {},
+      el("td", { title: limit.meaning }, el("span", { class: `swatch fill cause-${limit.cause.replaceAll("_", "-")}` }), limit.title),
+      el("td", { class: "number" }, whole(times)), el("td", { class: "number" }, duration(longest)), el("td", { class: "number" }, duration(ns)), el("td", { class: "number" }, share(ns, total))));
+    return el("div", {}, el("h3", {}, "Figures"),
+      el("dl", { class: "pairs" }, pairs.filter(Boolean).map(([term, text]) => [el("dt", {}, term), el("dd", {}, text)])),
+      rows.length ? [el("h3", { class: "further" }, "What held the sender"),
+        el("div", { class: "scroll" }, el("table", { class: "table" }, headOf(["By", ""], ["Times", "number"], ["Longest", "number"], ["In all", "number"], ["Share", "number"]), el("tbody", {}, rows)))] : null);
+  }
+
+  #packets() {
+    const { store, trace } = this;
+    const rows = marks(trace);
+    const body = el("tbody");
+    const add = (from, to) => { for (const packet of rows.slice(from, to)) body.append(this.#row(packet)); };
+    add(0, AT_FIRST);
+    const rest = rows.length - AT_FIRST;
+    const more = rest > 0 ? button(`Show ${whole(rest)} more`, { class: "plain more" }, () => { add(AT_FIRST, rows.length); more.remove(); }) : null;
+    const left = trace.noted - rows.length;
+    return el("div", {}, el("h3", {}, "Packets to note", el("span", { class: "aside" }, "ms from the capture’s start")),
+      rows.length ? el("div", { class: "list", tabindex: "0", role: "region", "aria-label": "Packets to note" },
+        el("table", { class: "table" }, headOf(["No.", ""], ["Time", "number"], ["", ""], ["Data", "number"], ["What", ""], ["Exch.", "number"]), body), more)
+        : el("p", { class: "second" }, "None: every segment was sent once, in order, and the window stayed open."),
+      left > 0 ? el("p", { class: "hint always" }, `${whole(left)} more are in the packet table (--packets).`) : null,
+      hasCharts() && trace.of > trace.packets.length ? el("p", { class: "hint always" },
+        `${whole(trace.packets.length)} of ${count(trace.of, "packet")} are drawn: those to note, those with SACK blocks, and of the rest every few, with the most in flight and the smallest window. The figures are those of all.`) : null);
+  }
+
+  #row(packet) {
+    const { store } = this;
+    const no = exchangeOf(store, this.exchanges, packet);
+    const said = packet.fromClient ? "from the client" : "from the server";
+    const number = hasCharts() ? button(packet.no, { class: "plain", "aria-label": `Packet ${packet.no}: show it in the graph` }, () => this.choose(packet.no)) : packet.no;
+    return el("tr", {}, el("td", { class: "mono" }, number), el("td", { class: "number mono" }, exactMs(packet.time, store.unit)),
+      el("td", { "aria-label": said, title: said }, packet.fromClient ? "→" : "←"), el("td", { class: "number" }, packet.bytes ? size(packet.bytes) : ""), el("td", {}, packetWords(packet)),
+      el("td", { class: "number" }, no === null ? "–" : el("a", { href: `#exchange-${no}`, on: { click: () => this.actions.onExchange(no) } }, no)));
+  }
+}
+
+function headOf(...columns) {
+  return el("thead", {}, el("tr", {}, columns.map(([text, kind]) => el("th", { scope: "col", class: kind }, text))));
+}
+
+/** Packets worth a line: sent again, late, duplicated, probes, windows of 0, SYN, FIN, RST. */
+function marks(trace) {
+  return trace.packets.filter(({ label, mechanism, window, flags }) => mechanism || window === 0 || /SYN|FIN|RST/.test(flags ?? "") || !["original", "ack", "dup ack", "other", "window update"].includes(label));
+}
+
+/** The exchange that a packet belongs to: of those open at its time the one that began last; or null. */
+export function exchangeOf(store, exchanges, packet) {
+  let found = null;
+  for (const no of exchanges) {
+    const { requestFirst, responseLast } = store.bounds(no);
+    const inside = requestFirst > 0 && packet.no >= requestFirst && packet.no <= Math.max(responseLast, requestFirst);
+    if (!inside && (packet.time < store.start[no] || packet.time > store.end[no])) continue;
+    if (found === null || store.start[no] >= store.start[found]) found = no;
+  }
+  return found;
+}
+
+/** The packet with the number nearest to one; packets ascend. */
+function nearest(packets, number) {
+  return packets.reduce((best, packet) => (best === null || Math.abs(packet.no - number) < Math.abs(best.no - number) ? packet : best), null);
+}
+
+function nearestInTime(packets, time) {
+  return packets.find((packet) => packet.time >= time) ?? packets.at(-1);
+}
