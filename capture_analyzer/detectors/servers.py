@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+
 from capture_analyzer.model.connections import Connection
 
 Server = tuple[str, int]
@@ -21,15 +24,48 @@ def label(connection: Connection) -> str:
     return f"[{ip}]:{connection.server_port}" if ":" in ip else f"{ip}:{connection.server_port}"
 
 
-def same_server(one: Connection, other: Connection) -> bool:
-    """Whether two connections were meant for one server: by port, and by address or name.
+class Established:
+    """Connections that came up, found by server and client.
 
-    Of a connection that failed only the address is known, unless DNS named it.
+    Two connections are meant for one server by port, and by address or name: of a connection
+    that failed only the address is known, unless DNS named it. A flood of connections that did
+    not come up asks this for each of them.
     """
-    if one.server_port != other.server_port:
-        return False
-    named = one.server_name is not None and one.server_name == other.server_name
-    return named or one.server_ip == other.server_ip
+
+    def __init__(self, connections: Iterable[Connection], ports: set[int]) -> None:
+        """Of these connections, those to one of these ports."""
+        self._by_end: dict[tuple[str, int, str | None], list[int]] = {}
+        for up in connections:
+            if up.established_ns is not None and up.server_port in ports:
+                begin = up.start_ns if up.syn_ns is None else up.syn_ns
+                for end in filter(None, {up.server_ip, up.server_name}):
+                    for client in (up.client_ip, None):
+                        self._by_end.setdefault((end, up.server_port, client), []).append(begin)
+        for starts in self._by_end.values():
+            starts.sort()
+
+    def after(self, one: Connection, instant_ns: int, *, any_client: bool = False) -> int | None:
+        """When the next connection for the same server was opened behind an instant, if any.
+
+        Args:
+            one: a connection to that server; the next one is the same client's.
+            instant_ns: later than this.
+            any_client: or anyone's.
+        """
+        client = None if any_client else one.client_ip
+        found = [
+            starts[at]
+            for end in filter(None, {one.server_ip, one.server_name})
+            if (starts := self._by_end.get((end, one.server_port, client)))
+            and (at := bisect_right(starts, instant_ns)) < len(starts)
+        ]
+        return min(found, default=None)
+
+    def about(self, one: Connection, port: int, within_ns: int) -> bool:
+        """Whether the same client opened one to another port of the same host about then."""
+        starts = self._by_end.get((one.server_ip, port, one.client_ip), [])
+        at = bisect_left(starts, one.start_ns - within_ns)
+        return at < len(starts) and starts[at] <= one.start_ns + within_ns
 
 
 def with_port(connection: Connection) -> str:

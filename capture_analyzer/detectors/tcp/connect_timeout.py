@@ -33,8 +33,8 @@ from typing import Final
 from capture_analyzer import wording
 from capture_analyzer.detectors.contract import DEFAULT_SEVERITY, Meta
 from capture_analyzer.detectors.phrases import time_range, upper_first
-from capture_analyzer.detectors.servers import Server, same_server, server_of, with_port
-from capture_analyzer.detectors.severity import booked, by_default, worst
+from capture_analyzer.detectors.servers import Established, Server, server_of, with_port
+from capture_analyzer.detectors.severity import Booked, booked, by_default, worst
 from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.connections import Connection
@@ -64,12 +64,17 @@ def detect(tables: Tables, options: object) -> Iterable[Finding]:
     known = tables.packets.time_ns[tables.packets.time_ns != NO_TIME]
     end_ns = int(known.max())
     ports = {connection.server_port for group in silent.values() for connection in group}
-    near = [c for c in tables.connections if c.server_port in ports]
+    others = Established(tables.connections, ports)
+    lost = booked(tables, "syn_retry")
+    behind: dict[int, list[int]] = {}  # by connection: which of `lost` it delayed
+    for index, exchange_no in enumerate(lost.exchange_nos.tolist()):
+        for number in tables.exchanges[exchange_no].setup_connection_nos:
+            behind.setdefault(number, []).append(index)
     for group in silent.values():
-        later = [c for c in near if same_server(c, group[0])]
-        given_up = [c for c in group if _gave_up(c, later, end_ns)]
+        given_up = [c for c in group if _gave_up(c, others, end_ns)]
         if given_up:
-            yield _finding(tables, given_up, later)
+            delayed = {index for c in given_up for index in behind.get(c.connection_no, ())}
+            yield _finding(given_up, others, lost, sorted(delayed))
 
 
 def _unanswered(connection: Connection) -> bool:
@@ -82,7 +87,7 @@ def _unanswered(connection: Connection) -> bool:
     )
 
 
-def _gave_up(connection: Connection, others: list[Connection], end_ns: int) -> bool:
+def _gave_up(connection: Connection, others: Established, end_ns: int) -> bool:
     """Whether the client stopped to wait before the capture ended."""
     last = connection.end_ns
     repeats = len(connection.retry_packet_nos)
@@ -90,44 +95,26 @@ def _gave_up(connection: Connection, others: list[Connection], end_ns: int) -> b
     due = FIRST_TIMER_NS << min(repeats, 6) if repeats else FIRST_TIMER_NS
     if end_ns - last > due * 3 // 2:
         return True
-    return _next_attempt(connection, others) is not None
+    return others.after(connection, last) is not None
 
 
-def _next_attempt(connection: Connection, others: list[Connection]) -> int | None:
-    """When the client opened a connection that came up, behind the last SYN of this one."""
-    starts = [
-        other.syn_ns
-        for other in others
-        if other.connection_no != connection.connection_no
-        and other.client_ip == connection.client_ip
-        and other.syn_ns is not None
-        and other.syn_ns > connection.end_ns
-        and other.established_ns is not None
-    ]
-    return min(starts, default=None)
-
-
-def _waited(connection: Connection, others: list[Connection]) -> int:
+def _waited(connection: Connection, others: Established) -> int:
     """How long the client waited, as far as it shows: to its next attempt, or its last SYN."""
-    following = _next_attempt(connection, others)
+    following = others.after(connection, connection.end_ns)
     end = connection.end_ns if following is None else following
     return end - (connection.syn_ns or 0)
 
 
-def _finding(tables: Tables, group: list[Connection], others: list[Connection]) -> Finding:
+def _finding(
+    group: list[Connection], others: Established, lost: Booked, delayed: list[int]
+) -> Finding:
     numbers = [connection.connection_no for connection in group]
-    wanted = set(numbers)
-    lost = booked(tables, "syn_retry")
-    costs: list[tuple[int, int, int]] = []
-    rows: list[int] = []
-    for index, exchange_no in enumerate(lost.exchange_nos.tolist()):
-        if wanted.intersection(tables.exchanges[exchange_no].setup_connection_nos):
-            costs.append((int(lost.cost_ns[index]), int(lost.length_ns[index]), exchange_no))
-            rows += lost.rows_of(index)
+    costs = [
+        (int(lost.cost_ns[i]), int(lost.length_ns[i]), int(lost.exchange_nos[i])) for i in delayed
+    ]
+    rows = [row for index in delayed for row in lost.rows_of(index)]
     last_try = max(connection.start_ns for connection in group)
-    recovered = bool(costs) or any(
-        other.established_ns is not None and other.start_ns > last_try for other in others
-    )
+    recovered = bool(costs) or others.after(group[0], last_try, any_client=True) is not None
     severities: list[Severity] = [by_default(cost, length) for cost, length, _ in costs]
     severities.append("warning" if recovered else "critical")
     waits = sorted(_waited(connection, others) for connection in group)

@@ -35,7 +35,7 @@ from typing import Final
 from capture_analyzer import wording
 from capture_analyzer.detectors.contract import Meta
 from capture_analyzer.detectors.phrases import upper_first
-from capture_analyzer.detectors.servers import Server, same_server, server_of, with_port
+from capture_analyzer.detectors.servers import Established, Server, server_of, with_port
 from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.findings import MAX_EXAMPLES, Example, Finding, Severity
@@ -65,26 +65,28 @@ def detect(tables: Tables, options: object) -> Iterable[Finding]:
         return
     wanted = {connection.server_port for group in refused.values() for connection in group}
     wanted |= {TWIN[port] for port in wanted if port in TWIN}
-    established = [
-        connection
-        for connection in tables.connections
-        if connection.established_ns is not None and connection.server_port in wanted
-    ]
+    established = Established(tables.connections, wanted)
+    hurt: dict[int, list[int]] = {}  # by connection: exchanges that it was opened for
+    for exchange in tables.exchanges:
+        for number in exchange.setup_connection_nos:
+            hurt.setdefault(number, []).append(exchange.exchange_no)
     for group in refused.values():
-        yield _finding(tables, group, established)
+        numbers = {no for one in group for no in hurt.get(one.connection_no, ())}
+        yield _finding(group, established, sorted(numbers))
 
 
-def _finding(tables: Tables, group: list[Connection], established: list[Connection]) -> Finding:
+def _finding(group: list[Connection], established: Established, hurt: list[int]) -> Finding:
     last = {connection.client_ip: connection for connection in group}
-    recovered = all(_accepted_later(connection, established) for connection in last.values())
-    twin = not recovered and all(_twin_accepted(connection, established) for connection in group)
+    recovered = all(established.after(one, one.start_ns) is not None for one in last.values())
+    twin = not recovered and all(
+        one.server_port in TWIN and established.about(one, TWIN[one.server_port], TWIN_NS)
+        for one in group
+    )
     severity: Severity = "warning" if recovered else "info" if twin else "critical"
     server, count = with_port(group[0]), len(group)
     port = group[0].server_port
     evidence = [number for connection in group for number in _packets(connection)]
     numbers = [connection.connection_no for connection in group]
-    wanted = set(numbers)
-    hurt = [x.exchange_no for x in tables.exchanges if wanted.intersection(x.setup_connection_nos)]
     if count == 1:
         summary = f"A connection to {server} was refused"
     else:
@@ -121,25 +123,6 @@ def _finding(tables: Tables, group: list[Connection], established: list[Connecti
         examples=[Example(_packets(connection)) for connection in group[:MAX_EXAMPLES]],
         packet_nos=evidence,
         packet_total=len(set(evidence)),
-    )
-
-
-def _accepted_later(refused: Connection, established: list[Connection]) -> bool:
-    return any(
-        up.client_ip == refused.client_ip
-        and up.start_ns > refused.start_ns
-        and same_server(up, refused)
-        for up in established
-    )
-
-
-def _twin_accepted(refused: Connection, established: list[Connection]) -> bool:
-    return any(
-        up.server_port == TWIN.get(refused.server_port)
-        and up.client_ip == refused.client_ip
-        and up.server_ip == refused.server_ip
-        and abs(up.start_ns - refused.start_ns) <= TWIN_NS
-        for up in established
     )
 
 
