@@ -135,7 +135,7 @@ class Analysis:
             raise KeyError(f"no table {table!r}; tables: {', '.join(TABLES)}")
         owner = self if hasattr(self, table) else self.tables
         rows = getattr(owner, table)
-        if isinstance(rows, (Packets, TcpSegments, RttSamples, Deferred)):
+        if isinstance(rows, (Packets, Deferred)):
             rows.complete()
         return to_frame(TABLES[table], rows)
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.column import column, empty_array, rows_equal
+from capture_analyzer.model.deferred import Deferred
 
 
 @dataclasses.dataclass(slots=True)
-class RttSamples:
+class RttSamples(Deferred):
     """One element a sample in each array, by connection, then time_ns, then answer.
 
     A sample is the time from a segment to the acknowledgement that ends exactly at its end, as
@@ -52,26 +52,9 @@ class RttSamples:
         "The segment had been sent more than once, and the timestamp told which copy it was.",
         default_factory=empty_array(np.bool_),
     )
-    # Works out the samples: of these connections, or of all.
-    unfinished: Callable[[RttSamples, NDArray[np.int64] | None], None] | None = None
 
     def __len__(self) -> int:
         return len(self.time_ns)
-
-    def complete(self) -> RttSamples:
-        """Work out the samples; cheap the second time."""
-        if self.unfinished is not None:
-            finish, self.unfinished = self.unfinished, None
-            finish(self, None)
-        return self
-
-    def of(self, connection_nos: Iterable[int]) -> RttSamples:
-        """The samples of these connections, or more, without working out the others'."""
-        if self.unfinished is None:
-            return self
-        some = RttSamples()
-        self.unfinished(some, np.array(sorted(set(connection_nos)), np.int64))
-        return some
 
     def rows_of(self, connection_no: int) -> slice:
         """The samples of one connection, once complete."""

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.column import column, empty_array, rows_equal
+from capture_analyzer.model.deferred import Deferred
 
 
 @dataclasses.dataclass(slots=True)
-class TcpSegments:
+class TcpSegments(Deferred):
     """One element a TCP segment in each array, by connection, then packet_no.
 
     Offsets count the bytes of a direction, from 0 for the first byte behind the SYN, or, where
     no SYN was captured, for the first byte captured; a FIN counts as one. Empty until
-    `complete` is called; `of` makes the rows of some connections only.
+    `complete` is called.
     """
 
     connection_no: NDArray[np.int32] = column("Connection.", default_factory=empty_array(np.int32))
@@ -62,26 +62,9 @@ class TcpSegments:
     # The SACK blocks of all rows, in their order: offsets in the other side's bytes.
     sack_from: NDArray[np.int64] = dataclasses.field(default_factory=empty_array(np.int64))
     sack_to: NDArray[np.int64] = dataclasses.field(default_factory=empty_array(np.int64))
-    # Works out the rows: of these connections, or of all.
-    unfinished: Callable[[TcpSegments, NDArray[np.int64] | None], None] | None = None
 
     def __len__(self) -> int:
         return len(self.packet_no)
-
-    def complete(self) -> TcpSegments:
-        """Work out the rows of all connections; cheap the second time."""
-        if self.unfinished is not None:
-            finish, self.unfinished = self.unfinished, None
-            finish(self, None)
-        return self
-
-    def of(self, connection_nos: Iterable[int]) -> TcpSegments:
-        """The rows of these connections, or more, without working out the others'."""
-        if self.unfinished is None:
-            return self
-        some = TcpSegments()
-        self.unfinished(some, np.array(sorted(set(connection_nos)), np.int64))
-        return some
 
     def rows_of(self, connection_no: int) -> slice:
         """The rows of one connection, once complete."""

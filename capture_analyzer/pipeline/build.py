@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import functools
 
+import numpy as np
+from numpy.typing import NDArray
+
 from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.anomalies import Anomaly
 from capture_analyzer.model.capture import Capture
@@ -190,13 +193,15 @@ def build(
 
 def _repeats_of(tables: Tables, path: Path) -> Repeats:
     """Table `repeats`, empty until it is completed."""
+    return Repeats(functools.partial(_finish_repeats, tables=tables, path=path))
 
-    def finish(table: Repeats) -> None:
-        from capture_analyzer.pipeline.repeats import add_repeats  # most runs ask for none
 
-        add_repeats(table, tables, path)
+def _finish_repeats(
+    table: Repeats, numbers: NDArray[np.int64] | None, *, tables: Tables, path: Path
+) -> None:
+    from capture_analyzer.pipeline.repeats import add_repeats  # most runs ask for none
 
-    return Repeats(finish)
+    add_repeats(table, tables, path, numbers)
 
 
 def _duration(packets: Packets) -> int:

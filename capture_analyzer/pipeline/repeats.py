@@ -52,13 +52,16 @@ class _Row:
     delayed_ns: int
 
 
-def add_repeats(table: Repeats, tables: Tables, path: Path) -> None:
+def add_repeats(
+    table: Repeats, tables: Tables, path: Path, numbers: NDArray[np.int64] | None = None
+) -> None:
     """Fill the table.
 
     Args:
         table: an empty one.
         tables: all other tables.
         path: what is known of all streams.
+        numbers: of these connections; None = of all.
     """
     packets = tables.packets
     again = (packets.label == _AGAIN) & (packets.payload_bytes > 0)
@@ -71,7 +74,7 @@ def add_repeats(table: Repeats, tables: Tables, path: Path) -> None:
     for exchange in tables.exchanges:
         exchanges.setdefault(exchange.connection_no, []).append(exchange)
     rows: list[_Row] = []
-    for view in views(packets, path):
+    for view in views(packets, path, numbers):
         segments = view.segments
         contents: _Contents | None = None
         for element in np.flatnonzero(again[segments.index] & (segments.end > 0)).tolist():

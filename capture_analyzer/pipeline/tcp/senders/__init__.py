@@ -12,6 +12,11 @@ These modules are imported when a table is asked for: most runs ask for none.
 
 from __future__ import annotations
 
+import functools
+
+import numpy as np
+from numpy.typing import NDArray
+
 from capture_analyzer.model.packets import Packets
 from capture_analyzer.model.sender_limits import SenderLimits
 from capture_analyzer.model.stalls import Stalls
@@ -26,20 +31,32 @@ def sender_tables(packets: Packets, tcp: TcpFacts) -> tuple[Windows, SenderLimit
         packets: with labels and mechanisms.
         tcp: all other facts.
     """
+    return (
+        Windows(functools.partial(_windows, packets=packets, tcp=tcp)),
+        SenderLimits(functools.partial(_limits, packets=packets, tcp=tcp)),
+        Stalls(functools.partial(_stalls, packets=packets, tcp=tcp)),
+    )
 
-    def windows(table: Windows) -> None:
-        from capture_analyzer.pipeline.tcp.senders.windows import add_windows
 
-        add_windows(table, packets, tcp.path)
+def _windows(
+    table: Windows, numbers: NDArray[np.int64] | None, *, packets: Packets, tcp: TcpFacts
+) -> None:
+    from capture_analyzer.pipeline.tcp.senders.windows import add_windows
 
-    def limits(table: SenderLimits) -> None:
-        from capture_analyzer.pipeline.tcp.senders.time_line import add_sender_limits
+    add_windows(table, packets, tcp.path, numbers)
 
-        add_sender_limits(table, packets, tcp.path, tcp.holes, tcp.limits)
 
-    def stalls(table: Stalls) -> None:
-        from capture_analyzer.pipeline.tcp.senders.stalls import add_stalls
+def _limits(
+    table: SenderLimits, numbers: NDArray[np.int64] | None, *, packets: Packets, tcp: TcpFacts
+) -> None:
+    from capture_analyzer.pipeline.tcp.senders.time_line import add_sender_limits
 
-        add_stalls(table, packets, tcp.path, tcp.holes, tcp.limits)
+    add_sender_limits(table, packets, tcp.path, tcp.holes, tcp.limits, numbers)
 
-    return Windows(windows), SenderLimits(limits), Stalls(stalls)
+
+def _stalls(
+    table: Stalls, numbers: NDArray[np.int64] | None, *, packets: Packets, tcp: TcpFacts
+) -> None:
+    from capture_analyzer.pipeline.tcp.senders.stalls import add_stalls
+
+    add_stalls(table, packets, tcp.path, tcp.holes, tcp.limits, numbers)

@@ -82,7 +82,14 @@ class _Silences:
     last: Elements
 
 
-def add_stalls(table: Stalls, packets: Packets, path: Path, holes: Holes, limits: Limits) -> None:
+def add_stalls(
+    table: Stalls,
+    packets: Packets,
+    path: Path,
+    holes: Holes,
+    limits: Limits,
+    numbers: NDArray[np.int64] | None = None,
+) -> None:
     """Fill the table.
 
     Args:
@@ -91,8 +98,9 @@ def add_stalls(table: Stalls, packets: Packets, path: Path, holes: Holes, limits
         path: what is known of all streams.
         holes: what receivers had to wait for.
         limits: single waits of senders.
+        numbers: of these connections; None = of all.
     """
-    parts = [_batch(packets, view, holes, limits) for view in views(packets, path)]
+    parts = [_batch(packets, view, holes, limits) for view in views(packets, path, numbers)]
     table.take(concatenate(Stalls, parts))
 
 

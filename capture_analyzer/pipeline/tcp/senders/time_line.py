@@ -75,7 +75,12 @@ class _Spans:
 
 
 def add_sender_limits(
-    table: SenderLimits, packets: Packets, path: Path, holes: Holes, limits: Limits
+    table: SenderLimits,
+    packets: Packets,
+    path: Path,
+    holes: Holes,
+    limits: Limits,
+    numbers: NDArray[np.int64] | None = None,
 ) -> None:
     """Fill the table.
 
@@ -85,8 +90,9 @@ def add_sender_limits(
         path: what is known of all streams.
         holes: what receivers had to wait for.
         limits: single waits of senders.
+        numbers: of these connections; None = of all.
     """
-    parts = [_batch(packets, view, holes, limits) for view in views(packets, path)]
+    parts = [_batch(packets, view, holes, limits) for view in views(packets, path, numbers)]
     table.take(concatenate(SenderLimits, parts))
 
 

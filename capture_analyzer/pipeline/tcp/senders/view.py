@@ -66,21 +66,22 @@ class View:
         return np.repeat(low, counts) + offsets, np.repeat(np.arange(len(counts)), counts)
 
 
-def views(packets: Packets, path: Path) -> Iterator[View]:
+def views(packets: Packets, path: Path, numbers: NDArray[np.int64] | None = None) -> Iterator[View]:
     """All TCP packets, a batch of whole connections at a time.
 
     Args:
         packets: with `connection_no` and `from_client`.
         path: of all streams.
+        numbers: those of these connections only; None = of all.
     """
-    groups = regroup(packets)
+    groups = regroup(packets, numbers)
     for first, last in groups.batches():
         segments = arrange(packets, groups.flows, first, last, groups.from_client)
-        numbers = groups.numbers[first:last]
-        streams = np.stack((2 * numbers.astype(np.intp), 2 * numbers.astype(np.intp) + 1), axis=1)
+        these = groups.numbers[first:last]
+        streams = np.stack((2 * these.astype(np.intp), 2 * these.astype(np.intp) + 1), axis=1)
         streams = streams.ravel()
         own = Path(0, path.mss[streams], path.scale[streams], path.near[streams])
-        yield View(segments, numbers, own)
+        yield View(segments, these, own)
 
 
 @dataclasses.dataclass(slots=True)

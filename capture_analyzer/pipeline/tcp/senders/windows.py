@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from capture_analyzer.model.column import NO_TIME, concatenate
 from capture_analyzer.model.packets import Packets
@@ -25,15 +26,18 @@ silent for so long starts over."""
 _ROOM: Final = 1 << 36  # for what can be in flight: the largest window is 2^30 (RFC 7323)
 
 
-def add_windows(table: Windows, packets: Packets, path: Path) -> None:
+def add_windows(
+    table: Windows, packets: Packets, path: Path, numbers: NDArray[np.int64] | None = None
+) -> None:
     """Fill the table.
 
     Args:
         table: an empty one.
         packets: with labels and mechanisms.
         path: what is known of all streams.
+        numbers: of these connections; None = of all.
     """
-    parts = [_batch(packets, view) for view in views(packets, path)]
+    parts = [_batch(packets, view) for view in views(packets, path, numbers)]
     table.take(concatenate(Windows, parts))
 
 
