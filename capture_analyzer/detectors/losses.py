@@ -58,6 +58,7 @@ class Loss:
             hole, worst first.
         confidence: of its holes, 0 to 1.
         share: its ledger time.
+        examples: its longest waits, with the exchange that each delayed most.
         from_ns: begin of its first hole, or its first repeat.
         to_ns: end of its last.
     """
@@ -69,6 +70,7 @@ class Loss:
     waits: list[tuple[int, int, int, int]]
     confidence: float
     share: Share
+    examples: list[Example]
     from_ns: int
     to_ns: int
 
@@ -135,6 +137,7 @@ def losses(tables: Tables, fault: int) -> list[Loss]:
         waits, confidence, begins, ends = _holes(tables, mine[low[at] : high[at]])
         times = packets.time_ns[repeats]
         numbers = np.unique(packets.connection_no[repeats]).tolist()
+        share = joined([shares[number] for number in numbers if number in shares])
         found.append(
             Loss(
                 connections=[tables.connections[number] for number in numbers],
@@ -143,7 +146,8 @@ def losses(tables: Tables, fault: int) -> list[Loss]:
                 mechanisms=[MECHANISMS[code] for code in packets.mechanism[repeats].tolist()],
                 waits=waits,
                 confidence=confidence,
-                share=joined([shares[number] for number in numbers if number in shares]),
+                share=share,
+                examples=_examples(tables, waits, share, (repeats + 1).tolist()),
                 from_ns=min([int(times.min()), *begins]),
                 to_ns=max([int(times.max()), *ends]),
             )
@@ -260,17 +264,42 @@ def finding_of(
             "wait_max_ns": loss.worst_ns,
             **measures,
         },
-        examples=_examples(loss),
+        examples=loss.examples,
         packet_nos=evidence[:MAX_PACKET_NOS],
         packet_total=len({number for number in evidence if number > 0}),
         ledger_rows=share.rows,
     )
 
 
-def _examples(loss: Loss) -> list[Example]:
-    if not loss.waits:
-        return [Example([number]) for number in loss.repeats[:MAX_EXAMPLES]]
+def _examples(
+    tables: Tables, waits: list[tuple[int, int, int, int]], share: Share, repeats: list[int]
+) -> list[Example]:
+    if not waits:
+        return [Example([number]) for number in repeats[:MAX_EXAMPLES]]
     return [
-        Example([number for number in (opener, filler) if number > 0], waited)
-        for waited, opener, filler, _ in loss.waits[:MAX_EXAMPLES]
+        Example(
+            [number for number in (opener, filler) if number > 0],
+            waited,
+            _exchange_of(tables, share, filler, opened, opened + waited),
+        )
+        for waited, opener, filler, opened in waits[:MAX_EXAMPLES]
     ]
+
+
+def _exchange_of(
+    tables: Tables, share: Share, packet_no: int, from_ns: int, to_ns: int
+) -> int | None:
+    """The exchange of a packet's connection that lost most of a span of time; None = none did."""
+    ledger, packets = tables.ledger, tables.packets
+    if not share.rows or packet_no <= 0:
+        return None
+    rows = np.array(share.rows)
+    shared = np.minimum(ledger.to_ns[rows], to_ns) - np.maximum(ledger.from_ns[rows], from_ns)
+    connection = packets.connection_no[packet_no - 1]
+    for at in np.argsort(-shared, kind="stable").tolist():
+        number = int(ledger.exchange_no[rows[at]])
+        if shared[at] <= 0:
+            break
+        if tables.exchanges[number].connection_no == connection:
+            return number
+    return None
