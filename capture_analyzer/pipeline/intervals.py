@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 from numpy.typing import NDArray
 
 Times = NDArray[np.int64]
 Indices = NDArray[np.intp]
-
-_HALVINGS: Final = 4  # at once, before what is found is set aside
 
 
 def running_maximum(groups: NDArray[np.signedinteger], values: Times) -> Times:
@@ -54,26 +50,25 @@ def bisect_right(values: Times, low: Indices, high: Indices, wanted: Times) -> I
 
     Equal values lie before it.
     """
-    low, size = low.astype(np.intp), np.maximum(high - low, 0)
+    low = low.astype(np.intp)
+    size = high - low
+    longest = int(size.max()) if len(size) else 0
+    step = 1 << longest.bit_length() >> 1 if longest > 0 else 0
     last = len(values) - 1
-    while True:
-        active = np.flatnonzero(size)
-        if not len(active):
-            return low
-        if len(active) == len(size):
-            begin, left, sought = low, size, wanted
+    found = low - 1  # the last value that is known not to be beyond what is wanted
+    while step:
+        long = size >= step
+        if 2 * np.count_nonzero(long) < len(long):  # in the others the step leads out
+            some = np.flatnonzero(long)
+            probe = found[some] + step
+            before = (probe < high[some]) & (values[np.minimum(probe, last)] <= wanted[some])
+            found[some[before]] += step
         else:
-            begin, left, sought = low[active], size[active], wanted[active]
-        for _ in range(_HALVINGS):
-            half = left >> 1
-            middle = begin + half
-            beyond = (values[np.minimum(middle, last)] <= sought) & (left > 0)
-            begin = np.where(beyond, middle + 1, begin)
-            left = np.where(beyond, left - half - 1, half)
-        if len(active) == len(size):
-            low, size = begin, left
-        else:
-            low[active], size[active] = begin, left
+            probe = found + step
+            before = (probe < high) & (values[np.minimum(probe, last)] <= wanted)
+            found += step * before
+        step >>= 1
+    return found + 1
 
 
 def overlaps(

@@ -25,6 +25,7 @@ from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.exchanges import Exchange, Phases
 from capture_analyzer.model.waits import Ledger, Waits
 from capture_analyzer.pipeline.join import Setup
+from capture_analyzer.pipeline.lists import places
 
 LONG_NS: Final = 100_000_000
 """From this length on a wait keeps an entry of its own."""
@@ -85,27 +86,17 @@ def resolve(exchanges: Sequence[Exchange], waits: Waits) -> Ledger:
     run_lengths: list[NDArray[np.int64]] = []
     runs = 0
     causes = waits.cause[chosen]
-    for code in np.unique(causes)[::-1].tolist():  # the strongest writes last
+    for code in np.flatnonzero(np.bincount(causes))[::-1].tolist():  # the strongest writes last
         mine = np.flatnonzero(causes == code)
-        opened = np.bincount(begin_at[mine], minlength=len(instant))
-        closed = np.bincount(end_at[mine], minlength=len(instant))
-        depth = np.cumsum(opened - closed)
-        covered = depth > 0
-        # A run also begins where all waits so far end and others begin.
-        begun = covered & (depth == opened)
-        run_begins = np.flatnonzero(begun)
-        ended = np.zeros(len(covered) + 1, np.bool_)
-        ended[1:] = covered
-        ended[:-1] &= ~covered | begun
-        run_ends = np.flatnonzero(ended)
-        by_begin = mine[np.argsort(begin_at[mine], kind="stable")]
-        by_end = mine[np.argsort(end_at[mine], kind="stable")]
-        first_wait.append(by_begin[np.searchsorted(begin_at[by_begin], run_begins, "left")])
-        last_wait.append(by_end[np.searchsorted(end_at[by_end], run_ends, "right") - 1])
+        begun, ended, first, last = _runs(begin_at[mine], end_at[mine])
+        pieces = ended - begun
+        covered = places(begun, pieces)
         cause[covered] = code
-        run[covered] = runs + np.cumsum(begun)[covered] - 1
-        runs += len(run_begins)
-        run_lengths.append(instant[np.minimum(run_ends, len(instant) - 1)] - instant[run_begins])
+        run[covered] = np.repeat(np.arange(runs, runs + len(begun)), pieces)
+        runs += len(begun)
+        first_wait.append(mine[first])
+        last_wait.append(mine[last])
+        run_lengths.append(instant[ended] - instant[begun])
 
     # Join neighbouring pieces of one cause; an exchange's last instant begins no piece,
     # unless the exchange has no length.
@@ -150,6 +141,33 @@ def resolve(exchanges: Sequence[Exchange], waits: Waits) -> Ledger:
         packet_b=packets[1],
         packet_c=packets[2],
     )
+
+
+def _runs(
+    begins: NDArray[np.int64], ends: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.intp], NDArray[np.intp]]:
+    """Stretches of elementary pieces that waits of one cause cover.
+
+    A run ends where all waits so far end, even if others begin there.
+
+    Args:
+        begins: the piece that each wait begins with; at least one wait.
+        ends: the piece behind its last.
+
+    Returns:
+        For each run, in order: its first piece, the piece behind its last, and the indices of
+        the first wait that begins it and of the last that ends it.
+    """
+    order = np.argsort(begins, kind="stable")
+    begins, ends = begins[order], ends[order]
+    reach = np.maximum.accumulate(ends)
+    new = np.ones(len(order), np.bool_)
+    new[1:] = begins[1:] >= reach[:-1]
+    first = np.flatnonzero(new)
+    stops = reach[np.append(first[1:], len(order)) - 1]
+    final = ends == np.repeat(stops, np.diff(np.append(first, len(order))))
+    last = np.maximum.reduceat(np.where(final, order, -1), first)
+    return begins[first], stops, order[first], last
 
 
 def _first_tokens(

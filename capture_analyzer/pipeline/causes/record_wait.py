@@ -23,17 +23,20 @@ LEAST_NS: Final = 100_000
 def find(facts: Facts) -> Waits:
     """The waits for the records that hold what somebody waited for."""
     records, events = facts.tls_records, facts.events
-    encrypted = np.zeros(len(facts.connections), np.bool_)
-    encrypted[records.connection_no] = True
-    answered = np.flatnonzero((facts.response_offset != NO_TIME) & encrypted[facts.connection_no])
-    if not len(answered):
+    late = records.complete & (records.complete_ns - records.in_order_ns >= LEAST_NS)
+    rows = np.flatnonzero(late)
+    if not len(rows):
         return Waits()
-    exchange = np.concatenate((answered, events.exchange_no)).astype(np.intp)
-    offset = np.concatenate((facts.response_offset[answered], events.end_offset - 1))
+    concerned = np.zeros(len(facts.connections), np.bool_)
+    concerned[records.connection_no[rows]] = True
+    concerned = concerned[facts.connection_no]
+    answered = np.flatnonzero((facts.response_offset != NO_TIME) & concerned)
+    streamed = np.flatnonzero(concerned[events.exchange_no])
+    exchange = np.concatenate((answered, events.exchange_no[streamed])).astype(np.intp)
+    offset = np.concatenate((facts.response_offset[answered], events.end_offset[streamed] - 1))
     stream = 2 * facts.connection_no[exchange].astype(np.int64) + 1
-    record = find_records(records, stream, offset)
-    inside = (record >= 0) & records.complete[record]
-    inside &= records.complete_ns[record] - records.in_order_ns[record] >= LEAST_NS
+    record = find_records(records, stream, offset, rows)
+    inside = record >= 0
     # One wait for each record, however many events are in it.
     key = exchange[inside] * np.int64(len(records)) + record[inside]
     exchange, record = np.divmod(np.unique(key), len(records))

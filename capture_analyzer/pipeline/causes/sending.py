@@ -29,6 +29,7 @@ from capture_analyzer.pipeline.intervals import (
     group_bounds,
     running_maximum,
 )
+from capture_analyzer.pipeline.lists import stable_order
 from capture_analyzer.pipeline.reassemble import Streams
 
 STEP_NS: Final = 1_000_000
@@ -158,10 +159,11 @@ def _judge(
     beyond = np.where(known, links.beyond[connection], 0)
     acked = _Acknowledged.of(streams, element, packets, stream)
     slack = JITTER_NS + beyond // 10
-    surely = acked.up_to(stream[fresh], seen[fresh] - beyond - slack)
-    perhaps = acked.up_to(stream[fresh], seen[fresh] - beyond + slack)
-    at = bisect_right(sending.end, bounds[place - 1], bounds[place], surely)
-    few = fresh - at < FEW_SEGMENTS
+    surely, perhaps = acked.between(
+        stream[fresh], seen[fresh] - beyond - slack, seen[fresh] - beyond + slack
+    )
+    earlier = fresh - FEW_SEGMENTS
+    few = (earlier < bounds[place - 1]) | (sending.end[np.maximum(earlier, 0)] <= surely)
     few &= seen[fresh] - _last_repair(holes, stream[fresh], seen[fresh]) > (
         SHY_ROUND_TRIPS * links.round_trip[connection]
     )
@@ -223,15 +225,15 @@ class _Acknowledged:
         skipped = streams.buffer_offsets[first] - packets.payload_offset[packet]
         skipped += (packets.flags[packet] & SYN) != 0
         base = packets.seq[packet].astype(np.int64) + skipped - streams.starts[first]
-        place = np.full(len(streams) // 2 + 1, -1, np.intp)  # the last: of no connection
+        place = np.full(len(streams) // 2 + 1, -1, np.int32)  # the last: of no connection
         place[stream[opens] >> 1] = np.arange(len(opens))
         client = (packets.from_client == 1) & ((packets.flags & ACK) != 0)
-        chosen = np.flatnonzero(client & (place[packets.connection_no] >= 0))
+        chosen = np.flatnonzero(client & (place >= 0)[packets.connection_no])
         owner = place[packets.connection_no[chosen]]
         if not len(chosen):
             nothing = np.empty(0, np.int64)
             return cls(nothing, nothing, nothing)
-        order = np.argsort(owner, kind="stable")
+        order = stable_order(owner)
         chosen, owner = chosen[order], owner[order]
         # Sequence numbers wrap: add up the steps, each less than half the circle.
         number = packets.ack[chosen].astype(np.int64)
@@ -253,12 +255,20 @@ class _Acknowledged:
             offset=running_maximum(owner, total),
         )
 
-    def up_to(self, stream: Indices, times: Times) -> Times:
-        """Stream offset up to which each stream was acknowledged at an instant."""
+    def between(self, stream: Indices, early: Times, late: Times) -> tuple[Times, Times]:
+        """Stream offsets up to which each stream was acknowledged at two instants."""
         low, high = group_bounds(self.stream, stream)
-        found = bisect_right(self.time, low, high, times) - 1
-        known = found >= low
-        return np.where(known, self.offset[found] if len(self.offset) else 0, 0)
+        first = bisect_right(self.time, low, high, early)
+        second = first.copy()
+        if len(self.time):  # mostly nothing was acknowledged in between
+            following = self.time[np.minimum(first, len(self.time) - 1)]
+            more = np.flatnonzero((first < high) & (following <= late))
+            second[more] = bisect_right(self.time, first[more], high[more], late[more])
+        return self._offset(first - 1, low), self._offset(second - 1, low)
+
+    def _offset(self, found: Indices, low: Indices) -> Times:
+        """The offset of these elements; 0 for one in front of `low`."""
+        return np.where(found >= low, self.offset[found] if len(self.offset) else 0, 0)
 
 
 def _delay(sending: Sending, late: Indices, gap: Times, packets: Packets) -> Times:

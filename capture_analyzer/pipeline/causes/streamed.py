@@ -87,7 +87,7 @@ def find_gaps(
     released = sending.released(element)
     end = np.where(released >= 0, sending.left[released], NO_TIME)
     real = np.flatnonzero((begin != NO_TIME) & (end > begin))
-    real = real[np.lexsort((begin[real], exchange[real]))]
+    real = real[np.argsort(exchange[real], kind="stable")]  # those of one are in order of time
     exchange, begin, end, paced = exchange[real], begin[real], end[real], paced[real]
     packet_a, packet_b = before[real].astype(np.int32), sending.packet_no[released[real]]
     usual = cadence[exchange]

@@ -91,7 +91,8 @@ def add_streams(rows: Sequence[Exchange], flights: Flights) -> None:
     if not len(found.row):
         return
     events = _events(flights.units, found)
-    row, starts = np.unique(found.row, return_index=True)
+    starts = np.flatnonzero(np.diff(found.row, prepend=-1))
+    row = found.row[starts]
     stops = np.append(starts[1:], len(found.row))
     content = np.append(np.flatnonzero(found.kind == _CONTENT), len(found.row))
     first_content = content[np.searchsorted(content, starts)]
@@ -204,6 +205,8 @@ class _Marks:
     @classmethod
     def joined(cls, parts: Sequence[_Marks]) -> _Marks:
         """Those of all parts, by exchange."""
+        if len(parts) == 1:
+            return parts[0]
         row = np.concatenate([part.row for part in parts])
         order = np.argsort(row, kind="stable")
         return cls(

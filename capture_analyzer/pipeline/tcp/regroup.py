@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from capture_analyzer.model.packets import Packets
 from capture_analyzer.pipeline.flows import Flows
+from capture_analyzer.pipeline.lists import stable_order
 
 BATCH_PACKETS: Final = 65_536  # a batch's arrays stay in the processor's cache
 
@@ -46,18 +47,9 @@ def regroup(packets: Packets, numbers: NDArray[np.int64] | None = None) -> Group
         wanted = np.zeros(int(packets.connection_no.max(initial=-1)) + 1, np.bool_)
         wanted[numbers[numbers < len(wanted)]] = True
         tcp = tcp[wanted[packets.connection_no[tcp]]]
-    order = tcp[_stable(packets.connection_no[tcp])].astype(np.int32)
+    order = tcp[stable_order(packets.connection_no[tcp])].astype(np.int32)
     number = packets.connection_no[order]
     heads = np.flatnonzero(np.diff(number, prepend=-1))
     bounds = np.append(heads, len(order)).astype(np.int64)
     from_client = packets.from_client[order] != 0
     return Groups(Flows(order, bounds, from_client), number[heads], from_client)
-
-
-def _stable(numbers: NDArray[np.int32]) -> NDArray[np.intp]:
-    """Stable order; by radix sorts of 16-bit halves, several times faster than any other."""
-    order = np.argsort(numbers.astype(np.uint16), kind="stable")
-    if int(numbers.max(initial=0)) > 0xFFFF:
-        high = (numbers[order] >> 16).astype(np.uint16)
-        order = order[np.argsort(high, kind="stable")]
-    return order
