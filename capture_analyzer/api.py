@@ -15,8 +15,9 @@ from capture_analyzer.model.room import Room
 from capture_analyzer.model.scheduler import InProcess
 from capture_analyzer.model.secrets import Secrets
 from capture_analyzer.model.selection import parse_selection
+from capture_analyzer.pipeline import workers
 from capture_analyzer.pipeline.build import build
-from capture_analyzer.pipeline.workers import Processes, can_fork
+from capture_analyzer.pipeline.workers import can_fork
 from capture_analyzer.readers.key_log import parse_key_log, read_key_log
 from capture_analyzer.readers.spool import DEFAULT_LIMIT_BYTES
 from capture_analyzer.version import __version__
@@ -78,26 +79,27 @@ def analyze(
     gc.disable()  # the tables hold no cycles; walking 10^5 fresh rows again and again costs a third
     try:
         packets = readers.open_captures(names, max_spool=max_spool, progress=progress)
-        several = jobs > 1 and can_fork()
+        several = jobs > 1 and can_fork() and len(packets) >= workers.FEWEST_PACKETS
         room = Room(shared=several)
+        scheduler = workers.Processes(jobs, room) if several else InProcess()
         tables = build(
             packets,
             secrets=_secrets(packets, keylogs),
             selection=selection,
             redact=redact,
-            scheduler=Processes(jobs, room) if several else InProcess(),
+            scheduler=scheduler,
             room=room,
             progress=progress,
         )
         progress("judging", 0, 1)
         findings, outcomes = runner.run(
-            tables, select=select, ignore=ignore, settings=settings or {}
+            tables, select=select, ignore=ignore, settings=settings or {}, scheduler=scheduler
         )
         progress("judging", 1, 1)
     finally:
         if collecting:
             gc.enable()
-    return Analysis(tables=tables, findings=findings, detectors=outcomes, version=__version__)
+    return Analysis(tables, findings, outcomes, __version__, scheduler)
 
 
 def _secrets(packets: Capture, keylogs: Sequence[str | Path]) -> Secrets | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from capture_analyzer.model.findings import (
     DetectorOutcome,
     Finding,
 )
+from capture_analyzer.model.scheduler import InProcess, Scheduler
 
 _NOBODY: Final = -1
 
@@ -39,6 +40,7 @@ def run(
     ignore: Sequence[str] = (),
     settings: Mapping[str, Mapping[str, object]] | None = None,
     detectors: Catalogue | None = None,
+    scheduler: Scheduler | None = None,
 ) -> tuple[list[Finding], list[DetectorOutcome]]:
     """Judge the tables.
 
@@ -48,6 +50,7 @@ def run(
         ignore: ids or patterns of detectors not to run.
         settings: options by detector id and name, over the defaults; text is converted.
         detectors: the catalogue; None = the built-in one with that of entry points.
+        scheduler: who runs them; None = this process.
 
     Returns:
         Findings in order, numbered; the outcome of every detector, by id.
@@ -66,7 +69,7 @@ def run(
         detector_id: options_of(detector, settings.get(detector_id, {}))
         for detector_id, detector in known.detectors.items()
     }
-    findings: list[Finding] = []
+    running: list[tuple[Detector, Any, DetectorOutcome]] = []
     outcomes: list[DetectorOutcome] = []
     for detector_id in known.ids():
         if detector_id in known.broken:
@@ -88,7 +91,12 @@ def run(
         elif empty is not None:
             outcome.reason = f"the capture has no {empty.replace('_', ' ')}"
         else:
-            findings += _run_one(detector, options[detector_id], tables, outcome)
+            running.append((detector, options[detector_id], outcome))
+    findings: list[Finding] = []
+    results = (scheduler or InProcess()).map(lambda one: _run_one(*one[:2], tables), running)
+    for (_, _, outcome), (result, reason, found) in zip(running, results, strict=True):
+        outcome.outcome, outcome.reason = result, reason
+        findings += found
     findings.sort(key=_order)
     for number, finding in enumerate(findings):
         finding.finding_no = number
@@ -109,18 +117,16 @@ def _first_empty(tables: Tables, names: Iterable[str]) -> str | None:
 
 
 def _run_one(
-    detector: Detector, options: Any, tables: Tables, outcome: DetectorOutcome
-) -> list[Finding]:
+    detector: Detector, options: Any, tables: Tables
+) -> tuple[Literal["ran", "failed"], str | None, list[Finding]]:
+    """Outcome, reason, findings."""
     try:
         findings = list(detector.detect(tables, options))
         for finding in findings:
             _complete(finding, detector, tables)
     except Exception as error:  # a detector's mistake costs its own findings only
-        outcome.outcome = "failed"
-        outcome.reason = _where(error)
-        return []
-    outcome.outcome = "ran"
-    return findings
+        return "failed", _where(error), []
+    return "ran", None, findings
 
 
 def _where(error: Exception) -> str:

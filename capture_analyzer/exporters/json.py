@@ -12,9 +12,10 @@ for `json.dumps`: exchanges and connections row by row, ledger and events many r
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from json.encoder import encode_basestring_ascii as quoted
 from typing import Any, Final
 
@@ -25,19 +26,22 @@ from capture_analyzer.exporters.contract import Meta
 from capture_analyzer.exporters.destination import Target, open_text
 from capture_analyzer.exporters.rows import Words, choice, chosen, fixed, joined, numbers
 from capture_analyzer.model.analysis import Analysis, Tables
+from capture_analyzer.model.anomalies import Anomaly
 from capture_analyzer.model.causes import CAUSE_NAMES
 from capture_analyzer.model.connections import Connection, TlsSummary
 from capture_analyzer.model.events import EVENT_KINDS, Events
 from capture_analyzer.model.exchanges import Exchange
-from capture_analyzer.model.findings import Finding
+from capture_analyzer.model.findings import DetectorOutcome, Finding
 from capture_analyzer.model.packets import MECHANISMS
 from capture_analyzer.model.waits import Ledger
 
 META = Meta(name="json", title="the whole analysis as JSON", suffix=".json")
 
 SCHEMA: Final = "capture-analyzer/analysis/1"
-_ROWS_AT_ONCE: Final = 2_000  # exchanges a piece of text: bounded memory, few calls
+_ROWS_AT_ONCE: Final = 2_000  # rows a piece of text: bounded memory, few calls
 _TABLE_ROWS_AT_ONCE: Final = 8_000  # of ledger and events: the working memory stays in cache
+_Section = tuple[str, Sequence[Any], Callable[[Any], str] | None]
+"""Name, rows, and how a row is written; exchanges are written many at a time."""
 _CAUSES: Final = choice([*map(quoted, CAUSE_NAMES)])
 _EVENT_KINDS: Final = choice([*map(quoted, EVENT_KINDS)])
 _NEXT: Final = choice([",", "\n"])  # a row of the same exchange, of another
@@ -51,54 +55,42 @@ def export(analysis: Analysis, destination: Target) -> None:
         OutputError: the destination can't be written.
     """
     tables = analysis.tables
-    sections: dict[str, Iterable[str]] = {
-        "detectors": (
-            _document({"id": row.id, "outcome": row.outcome, "reason": row.reason})
-            for row in analysis.detectors
-        ),
-        "connections": map(_connection, tables.connections),
-        "exchanges": _exchanges(tables),
-        "findings": map(_finding, analysis.findings),
-        "anomalies": (
-            _document(
-                {
-                    "code": row.code,
-                    "origin": row.origin,
-                    "connection_no": row.connection_no,
-                    "packet_no": row.packet_no,
-                    "detail": row.detail,
-                    "count": row.count,
-                }
-            )
-            for row in tables.anomalies
-        ),
-    }
+    sections: list[_Section] = [
+        ("detectors", analysis.detectors, _detector),
+        ("connections", tables.connections, _connection),
+        ("exchanges", tables.exchanges, None),
+        ("findings", analysis.findings, _finding),
+        ("anomalies", tables.anomalies, _anomaly),
+    ]
+
+    def piece(place: tuple[int, int]) -> str:
+        """The text of some rows of a section."""
+        number, first = place
+        _, rows, one = sections[number]
+        stop = min(first + _ROWS_AT_ONCE, len(rows))
+        if one is None:
+            return ",\n".join(_exchanges(tables, first, stop))
+        return ",\n".join(map(one, rows[first:stop]))
+
+    firsts = [range(0, len(rows), _ROWS_AT_ONCE) for _, rows, _ in sections]
+    pieces = analysis.scheduler.map(
+        piece, [(number, first) for number, part in enumerate(firsts) for first in part]
+    )
     with open_text(destination) as file:
         file.write(f'{{\n"schema": {quoted(SCHEMA)},\n')
         generator = {"name": "capture-analyzer", "version": analysis.version}
         file.write(f'"generator": {_document(generator)},\n')
         file.write(f'"capture": {_document(_capture(tables))}')
-        for name, rows in sections.items():
+        for (name, _, _), part in zip(sections, firsts, strict=True):
             file.write(f",\n{quoted(name)}: [")
             before = "\n"
-            for piece in _pieces(rows):
+            for text in itertools.islice(pieces, len(part)):
                 file.write(before)
-                file.write(piece)
+                file.write(text)
                 before = ",\n"
-            file.write("]" if before == "\n" else "\n]")
+            file.write("\n]" if part else "]")
+        assert next(pieces, None) is None
         file.write("\n}\n")
-
-
-def _pieces(rows: Iterable[str]) -> Iterator[str]:
-    """Rows joined to longer texts."""
-    waiting: list[str] = []
-    for row in rows:
-        waiting.append(row)
-        if len(waiting) == _ROWS_AT_ONCE:
-            yield ",\n".join(waiting)
-            waiting.clear()
-    if waiting:
-        yield ",\n".join(waiting)
 
 
 def _document(value: Any) -> str:
@@ -144,6 +136,23 @@ def _capture(tables: Tables) -> dict[str, Any]:
     }
 
 
+def _detector(row: DetectorOutcome) -> str:
+    return _document({"id": row.id, "outcome": row.outcome, "reason": row.reason})
+
+
+def _anomaly(row: Anomaly) -> str:
+    return _document(
+        {
+            "code": row.code,
+            "origin": row.origin,
+            "connection_no": row.connection_no,
+            "packet_no": row.packet_no,
+            "detail": row.detail,
+            "count": row.count,
+        }
+    )
+
+
 def _connection(row: Connection) -> str:
     mechanisms = row.retransmissions_by_mechanism
     by_mechanism = ",".join(
@@ -181,30 +190,33 @@ def _tls(tls: TlsSummary) -> str:
     )
 
 
-def _exchanges(tables: Tables) -> Iterator[str]:
-    """Rows of exchanges, each with its part of the ledger and its events."""
-    rows, ledger, events = tables.exchanges, tables.ledger, tables.events
+def _exchanges(tables: Tables, first: int, stop: int) -> Iterator[str]:
+    """Exchanges ``first .. stop - 1``, each with its part of the ledger and its events."""
+    ledger, events = tables.ledger, tables.events
+    numbers = range(first, stop)
     return map(
         _exchange,
-        rows,
-        _by_exchange(ledger.exchange_no, len(rows), functools.partial(_ledger, ledger)),
-        _by_exchange(events.exchange_no, len(rows), functools.partial(_events, events)),
+        tables.exchanges[first:stop],
+        _by_exchange(ledger.exchange_no, numbers, functools.partial(_ledger, ledger)),
+        _by_exchange(events.exchange_no, numbers, functools.partial(_events, events)),
     )
 
 
 def _by_exchange(
     exchange_nos: NDArray[np.int32],
-    count: int,
+    wanted: range,
     text_of: Callable[[slice, Words], str],
 ) -> Iterator[str]:
     """For each exchange its rows of a table as text, separated by commas.
 
     Args:
         exchange_nos: whose each row is, in ascending order.
-        count: of exchanges.
+        wanted: numbers of exchanges that follow each other.
         text_of: the text of some of the rows, each with something given in front of it.
     """
-    bounds = np.searchsorted(exchange_nos, np.arange(count + 1, dtype=exchange_nos.dtype))
+    edges = np.arange(wanted.start, wanted.stop + 1, dtype=exchange_nos.dtype)
+    bounds = np.searchsorted(exchange_nos, edges)
+    count = len(wanted)
     first = 0
     while first < count:
         full = np.searchsorted(bounds, bounds[first] + _TABLE_ROWS_AT_ONCE, "right")

@@ -23,6 +23,7 @@ from capture_analyzer.model.messages import Message
 from capture_analyzer.model.packets import Packets
 from capture_analyzer.model.repeats import Repeats
 from capture_analyzer.model.rtt_samples import RttSamples
+from capture_analyzer.model.scheduler import InProcess, Scheduler
 from capture_analyzer.model.sender_limits import SenderLimits
 from capture_analyzer.model.stalls import Stalls
 from capture_analyzer.model.tcp_segments import TcpSegments
@@ -118,12 +119,14 @@ class Analysis:
         findings: the judgements, most severe first, numbered.
         detectors: outcome of every detector in the catalogue, by id.
         version: the capture_analyzer version that made it.
+        scheduler: who may do work that is left, such as writing it out.
     """
 
     tables: Tables
     findings: list[Finding]
     detectors: list[DetectorOutcome]
     version: str
+    scheduler: Scheduler = dataclasses.field(default_factory=InProcess, repr=False, compare=False)
 
     def frame(self, table: str) -> pd.DataFrame:
         """A table as a pandas frame: "packets", "connections", "exchanges", "findings" ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 Unit = TypeVar("Unit")
@@ -12,22 +12,16 @@ Result = TypeVar("Result")
 class Scheduler(Protocol):
     """Has units of work done. The results are the same whoever does it, and where."""
 
-    def map(
-        self,
-        work: Callable[[Unit], Result],
-        units: Sequence[Unit],
-        done: Callable[[int], None] = ...,
-    ) -> list[Result]:
+    def map(self, work: Callable[[Unit], Result], units: Sequence[Unit]) -> Iterator[Result]:
         """Do all units.
 
         Args:
             work: does one. It may run in another process: what it writes is seen only if it
-                lies in shared memory (see `Room`). Its result must be possible to pickle.
+                lies in shared memory (see `Room`), and its result must be possible to pickle.
             units: the units.
-            done: called now and then with how many are done.
 
         Returns:
-            Their results, in the order of the units.
+            Their results, in the order of the units. Work begins when the first is asked for.
 
         Raises:
             WorkerError: a worker died or failed.
@@ -38,15 +32,6 @@ class Scheduler(Protocol):
 class InProcess:
     """Does one unit after the other, in the caller's process."""
 
-    def map(
-        self,
-        work: Callable[[Unit], Result],
-        units: Sequence[Unit],
-        done: Callable[[int], None] = lambda count: None,
-    ) -> list[Result]:
+    def map(self, work: Callable[[Unit], Result], units: Sequence[Unit]) -> Iterator[Result]:
         """As in `Scheduler`; what `work` raises is raised as it is."""
-        results: list[Result] = []
-        for unit in units:
-            results.append(work(unit))
-            done(len(results))
-        return results
+        return map(work, units)

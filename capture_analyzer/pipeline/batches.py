@@ -67,7 +67,7 @@ class Analysed:
 
 
 def cut(flows: Flows) -> Iterator[Batch]:
-    """Batches of about BATCH_PACKETS packets, at least one connection in each.
+    """Batches of at most BATCH_PACKETS packets and of equal size, as far as connections allow.
 
     Of a capture without connections there is one, which is empty.
     """
@@ -77,7 +77,9 @@ def cut(flows: Flows) -> Iterator[Batch]:
         yield Batch(0, flows)
     while first < count:
         begin = int(bounds[first])
-        stop = max(int(np.searchsorted(bounds, begin + BATCH_PACKETS, "right")) - 1, first + 1)
+        left = len(flows.order) - begin
+        size = -(-left // -(-left // BATCH_PACKETS))
+        stop = max(int(np.searchsorted(bounds, begin + size, "right")) - 1, first + 1)
         packets = slice(begin, int(bounds[stop]))
         yield Batch(
             first,

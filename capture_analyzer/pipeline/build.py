@@ -21,7 +21,7 @@ from capture_analyzer.model.secrets import Secrets
 from capture_analyzer.model.selection import EVERYTHING, Selection
 from capture_analyzer.model.tcp_segments import TcpSegments
 from capture_analyzer.pipeline import ocsp, timeline
-from capture_analyzer.pipeline.batches import analyse_batch, cut
+from capture_analyzer.pipeline.batches import Analysed, analyse_batch, cut
 from capture_analyzer.pipeline.causes import find_waits
 from capture_analyzer.pipeline.causes.facts import Facts
 from capture_analyzer.pipeline.certificates import read_chains
@@ -87,11 +87,12 @@ def build(
     if scheduler is None or redactor.numbers_names:
         scheduler = InProcess()
     progress("connections", 0, len(batches))
-    parts = scheduler.map(
-        lambda batch: analyse_batch(batch, capture, packets, redactor, sessions),
-        batches,
-        lambda done: progress("connections", done, len(batches)),
-    )
+    parts: list[Analysed] = []
+    for part in scheduler.map(
+        lambda batch: analyse_batch(batch, capture, packets, redactor, sessions), batches
+    ):
+        parts.append(part)
+        progress("connections", len(parts), len(batches))
     merged = merge(parts, capture.buffers, redactor)
     del parts
     tcp, streams, dissected, exchanges = (

@@ -39,6 +39,9 @@ MAX_TOKENS: Final = 4096
 """Tokens put into the pipe before the work begins; with four bytes each they fit into any pipe.
 If there are more units, a token stands for several."""
 
+FEWEST_PACKETS: Final = 100_000
+"""Of a capture from which on it is worth while to start processes: it takes half a second."""
+
 _TOKEN: Final = struct.Struct("=I")
 _FRAME: Final = struct.Struct("=cIQQ")  # what, unit, place in the file, bytes
 _RESULT: Final = b"R"
@@ -64,63 +67,54 @@ class Processes:
         self._jobs = jobs
         self._room = room
 
-    def map(
-        self,
-        work: Callable[[Unit], Result],
-        units: Sequence[Unit],
-        done: Callable[[int], None] = lambda count: None,
-    ) -> list[Result]:
+    def map(self, work: Callable[[Unit], Result], units: Sequence[Unit]) -> Iterator[Result]:
         """As in `Scheduler`."""
-        return _Run(work, units, done).all(min(self._jobs, len(units)), self._room)
+        return _Run(work, units).results(min(self._jobs, len(units)), self._room)
 
 
 class _Run:
     """One call of `map`: the tokens, and what came back."""
 
-    def __init__(
-        self,
-        work: Callable[[Any], Any],
-        units: Sequence[Any],
-        done: Callable[[int], None],
-    ) -> None:
+    def __init__(self, work: Callable[[Any], Any], units: Sequence[Any]) -> None:
         self.work = work
         self.units = units
-        self.done = done
-        self.results: list[Any] = [None] * len(units)
-        self.finished = 0
+        self.ready: dict[int, Any] = {}  # results that wait for those before them
+        self.given = 0
         self.workers: list[_Worker] = []
         self.tokens = -1
+        self.step = max(-(-len(units) // MAX_TOKENS), 1)  # units that a token stands for
 
-    def all(self, processes: int, room: Room) -> list[Any]:
+    def results(self, processes: int, room: Room) -> Iterator[Any]:
         """Do all units with so many processes."""
-        step = -(-len(self.units) // MAX_TOKENS)
         self.tokens, write = os.pipe()
         try:
             with os.fdopen(write, "wb") as pipe:
-                for first in range(0, len(self.units), max(step, 1)):
+                for first in range(0, len(self.units), self.step):
                     pipe.write(_TOKEN.pack(first))
             for _ in range(processes - 1):
                 self.workers.append(self._start(room))
-            for index in self._taken(step):
-                self.results[index] = self.work(self.units[index])
-                self._count()
+            for index in self._taken():
+                self.ready[index] = self.work(self.units[index])
                 self._collect(wait=False)
-            self._collect(wait=True)
+                yield from self._in_order()
+            while self._collect(wait=True):
+                yield from self._in_order()
         finally:
             os.close(self.tokens)
             for worker in self.workers:
                 worker.end()
-        return self.results
 
-    def _taken(self, step: int) -> Iterator[int]:
+    def _taken(self) -> Iterator[int]:
         """Units, as long as there are tokens."""
         while token := os.read(self.tokens, _TOKEN.size):
             (first,) = _TOKEN.unpack(token)
-            yield from range(first, min(first + step, len(self.units)))
+            yield from range(first, min(first + self.step, len(self.units)))
 
-    def _count(self) -> None:
-        self.finished += 1
-        self.done(self.finished)
+    def _in_order(self) -> Iterator[Any]:
+        """Results that wait for no other."""
+        while self.given in self.ready:
+            yield self.ready.pop(self.given)
+            self.given += 1
 
     def _start(self, room: Room) -> _Worker:
         read, write = os.pipe()
@@ -142,9 +136,8 @@ class _Run:
         try:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent has got it, too
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            step = max(-(-len(self.units) // MAX_TOKENS), 1)
             try:
-                for index in self._taken(step):
+                for index in self._taken():
                     if os.getppid() != parent:
                         os._exit(code)
                     place = _dump(self.work(self.units[index]), file)
@@ -157,16 +150,14 @@ class _Run:
             # Nothing of the parent's is to happen twice: no buffer written, no file removed.
             os._exit(code)
 
-    def _collect(self, *, wait: bool) -> None:
-        """Take over what workers have finished; if told so, until they have finished all."""
-        while open_ones := [worker for worker in self.workers if not worker.finished]:
-            ready, _, _ = select.select(open_ones, [], [], None if wait else 0)
-            if not ready:
-                return
+    def _collect(self, *, wait: bool) -> bool:
+        """Take over what workers have finished, or wait for it; False if all have finished."""
+        working = [worker for worker in self.workers if not worker.finished]
+        if working:
+            ready, _, _ = select.select(working, [], [], None if wait else 0)
             for worker in ready:
-                for index, result in worker.receive():
-                    self.results[index] = result
-                    self._count()
+                self.ready.update(worker.receive())
+        return bool(working)
 
 
 class _Worker:

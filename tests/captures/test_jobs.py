@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from capture_analyzer.api import analyze
 from capture_analyzer.errors import CaptureAnalyzerError
 from capture_analyzer.exporters import json, packets_csv
 from capture_analyzer.model.analysis import TABLES
-from capture_analyzer.pipeline import batches
+from capture_analyzer.pipeline import batches, workers
 from capture_analyzer.pipeline.workers import can_fork
 from capture_analyzer.report import html
 
@@ -33,6 +34,7 @@ def results(jobs: int, path: Path, **options: Any) -> str:
     packets_csv.export(analysis, packets)
     report = html.render(analysis, charts=False).decode()
     tables = "".join(analysis.frame(name).to_csv() for name in TABLES)
+    tables = re.sub(r" object at 0x[0-9a-f]+", "", tables)
     return tables + as_json.getvalue() + packets.getvalue() + report
 
 
@@ -41,6 +43,7 @@ def check(path: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
     whole = results(1, path, **options)
     with monkeypatch.context() as patch:
         patch.setattr(batches, "BATCH_PACKETS", SMALL)
+        patch.setattr(workers, "FEWEST_PACKETS", 0)
         assert results(1, path, **options) == whole
         for jobs in (2, 3):
             assert results(jobs, path, **options) == whole
@@ -103,7 +106,7 @@ def test_too_few_packets_to_pay_for_a_process(
     captures: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse() -> int:
-        raise AssertionError("forked for one batch")
+        raise AssertionError("forked for a few packets")
 
     monkeypatch.setattr("os.fork", refuse)
     assert results(4, captures / NAMES[0])

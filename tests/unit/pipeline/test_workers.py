@@ -46,7 +46,7 @@ def nobody_left() -> bool:
 
 
 def test_results_come_in_the_order_of_the_units() -> None:
-    found = Processes(3, Room()).map(slowly, range(60))
+    found = list(Processes(3, Room()).map(slowly, range(60)))
     assert [number for number, _ in found] == list(range(60))
     assert len({pid for _, pid in found}) == 3
     assert os.getpid() in {pid for _, pid in found}
@@ -73,12 +73,12 @@ def test_rows_and_arrays_come_back_as_they_are() -> None:
 
 def test_more_units_than_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "MAX_TOKENS", 7)
-    assert Processes(2, Room()).map(abs, range(-100, 1)) == list(range(100, -1, -1))
+    assert list(Processes(2, Room()).map(abs, range(-100, 1))) == list(range(100, -1, -1))
 
 
 def test_fewer_units_than_processes() -> None:
-    assert Processes(8, Room()).map(abs, [-1, -2]) == [1, 2]
-    assert Processes(8, Room()).map(abs, []) == []
+    assert list(Processes(8, Room()).map(abs, [-1, -2])) == [1, 2]
+    assert list(Processes(8, Room()).map(abs, [])) == []
 
 
 def test_columns_in_shared_memory_are_written_by_all() -> None:
@@ -88,14 +88,25 @@ def test_columns_in_shared_memory_are_written_by_all() -> None:
         time.sleep(0.005)
         column[index] = index + 1
 
-    Processes(2, Room()).map(work, range(64))
+    list(Processes(2, Room()).map(work, range(64)))
     assert column.tolist() == list(range(1, 65))
 
 
-def test_progress_counts_every_unit() -> None:
-    seen: list[int] = []
-    Processes(2, Room()).map(slowly, range(20), seen.append)
-    assert seen == list(range(1, 21))
+def test_results_are_given_while_work_goes_on() -> None:
+    parent = os.getpid()
+    done = Room(shared=True).zeros(20, np.bool_)
+
+    def work(number: int) -> int:
+        time.sleep(0.01)
+        done[number] = True
+        return number
+
+    for number in Processes(2, Room()).map(work, range(20)):
+        if number == 5:
+            break
+    assert not done.all()
+    assert os.getpid() == parent
+    assert nobody_left()
 
 
 def in_worker(parent: int) -> bool:
@@ -117,7 +128,7 @@ def test_a_killed_worker_is_one_error_and_leaves_nothing() -> None:
     with pytest.raises(
         WorkerError, match=r"signal 9 \(SIGKILL\); if memory was short, fewer --jobs"
     ):
-        Processes(3, Room()).map(work, range(12))
+        list(Processes(3, Room()).map(work, range(12)))
     assert nobody_left()
 
 
@@ -130,7 +141,7 @@ def test_a_worker_that_exits_is_an_error() -> None:
         return number
 
     with pytest.raises(WorkerError, match="exit code 3"):
-        Processes(2, Room()).map(work, range(12))
+        list(Processes(2, Room()).map(work, range(12)))
     assert nobody_left()
 
 
@@ -145,7 +156,7 @@ def test_a_worker_that_raises_says_where_but_not_what() -> None:
     with pytest.raises(
         WorkerError, match=r"failed: ValueError in test_workers\.py, line \d+"
     ) as got:
-        Processes(2, Room()).map(work, range(12))
+        list(Processes(2, Room()).map(work, range(12)))
     assert "own words" not in str(got.value)
     assert "own words" in got.value.trace
     assert nobody_left()
@@ -161,7 +172,7 @@ def test_what_is_raised_on_purpose_is_an_error_of_ours(error: Exception) -> None
         return number
 
     with pytest.raises((type(error), WorkerError)):
-        Processes(2, Room()).map(work, range(12))
+        list(Processes(2, Room()).map(work, range(12)))
     assert nobody_left()
 
 
@@ -175,7 +186,7 @@ def test_an_error_of_the_parent_ends_the_workers_at_once() -> None:
 
     begin = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        Processes(3, Room()).map(work, range(12))
+        list(Processes(3, Room()).map(work, range(12)))
     assert time.monotonic() - begin < 30
     assert nobody_left()
 
@@ -189,7 +200,7 @@ def work(number):
     os.write(1, b"%d\\n" % os.getpid())
     time.sleep(0.2 if {short} else 60)
 
-Processes(2, Room()).map(work, range({units}))
+list(Processes(2, Room()).map(work, range({units})))
 """
 
 
