@@ -24,6 +24,10 @@ class Handshake:
         certificate_ns: the first byte of the Certificate, where it could be read.
         flight_ns: all of the server's flight complete.
         client_ns: the client went on: ClientKeyExchange, or its Finished (TLS 1.3).
+        client_done_ns: the last of the client's handshake records.
+        answer_ns: the server's first record behind it: its Finished, a ticket ...
+        answer_is_data: that record holds application data, which may have had to wait for the
+            application.
         packets: packet of each of these steps, by their names.
         flight_bytes: of the server's stream up to the end of its flight.
         flight_first_ns: the first byte of that.
@@ -35,6 +39,9 @@ class Handshake:
     certificate_ns: int | None = None
     flight_ns: int | None = None
     client_ns: int | None = None
+    client_done_ns: int | None = None
+    answer_ns: int | None = None
+    answer_is_data: bool = False
     packets: dict[str, int] = dataclasses.field(default_factory=dict)
     flight_bytes: int = 0
     flight_first_ns: int | None = None
@@ -98,6 +105,14 @@ def _add_records(tables: Tables, shake: Handshake) -> None:
     server = np.flatnonzero(shaking & ~client & (complete != NO_TIME))
     if not len(server):
         return
+    end_ns = shake.connection.tls.end_ns if shake.connection.tls is not None else None
+    mine = seen[shaking & client & (seen <= (seen.max() if end_ns is None else end_ns))]
+    if len(mine):
+        shake.client_done_ns = int(mine.max())
+        behind = np.flatnonzero(~client & (seen > shake.client_done_ns))
+        if len(behind):
+            shake.answer_ns = int(seen[behind[0]])
+            shake.answer_is_data = int(records.role[part][behind[0]]) == ROLE_CODE["application"]
     shake.flight_first_ns = int(seen[server[0]])
     if shake.flight_ns is not None:
         server = server[complete[server] <= shake.flight_ns]

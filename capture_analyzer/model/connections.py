@@ -29,6 +29,10 @@ class TlsSummary:
         "Group of the key exchange, by its IANA name; None = none or unreadable.", default=None
     )
     early_data: bool | None = column("The client offered early data.", default=None)
+    early_data_accepted: bool | None = column(
+        "The server took it; None = none was offered, or EncryptedExtensions was not read.",
+        default=None,
+    )
     alpn_offered: list[str] = column(
         "Application protocols the client offered, in its order.", default_factory=list
     )

@@ -1,4 +1,4 @@
-"""Connections, TLS handshakes and name lookups as rows of a report's data."""
+"""Connections and name lookups as rows of a report's data."""
 
 from __future__ import annotations
 
@@ -62,25 +62,11 @@ def _tls(tls: TlsSummary | None, strings: StringTable) -> list[Any] | None:
         tls.duration_ns,
         int(tls.end_certain),
         strings.number(tls.group),
-    ]
-
-
-def handshakes(tables: Tables, unit: int, strings: StringTable) -> list[list[int]]:
-    """The TLS handshake messages that could be read, by connection, then time."""
-    return [
-        [
-            row.connection_no,
-            int(row.from_client),
-            strings.number(row.type.replace("_", " ")),
-            row.length,
-            row.first_packet_no,
-            row.last_packet_no,
-            row.seen_ns // unit,
-        ]
-        for row in sorted(
-            tables.handshake_messages,
-            key=lambda row: (row.connection_no, row.seen_ns, row.first_packet_no),
-        )
+        tls.early_data_accepted,
+        tls.renegotiations,
+        tls.secure_renegotiation,
+        strings.number(tls.ech),
+        strings.number(tls.server_name_outer),
     ]
 
 

@@ -44,6 +44,7 @@ SCRIPTS: Final = (
     "rows.js",
     "pointer.js",
     "waterfall.js",
+    "handshake.js",
     "connections.js",
     "spans.js",
     "charts.js",
@@ -59,7 +60,14 @@ SCRIPTS: Final = (
 )
 """Modules of the page, each behind those that it imports."""
 
-STYLES: Final = ("colours.css", "page.css", "waterfall.css", "charts.css", "print.css")
+STYLES: Final = (
+    "colours.css",
+    "page.css",
+    "waterfall.css",
+    "charts.css",
+    "handshake.css",
+    "print.css",
+)
 
 _IMPORT: Final = re.compile(r'^import (\{[^}]*\}) from "\./([a-z]+)\.js";$', re.MULTILINE)
 _EXPORT: Final = re.compile(

@@ -36,6 +36,7 @@ class Script:
         hello_pause_ns: the server works so long before its ServerHello.
         certificate_pause_ns: so long between its ServerHello and its Certificate.
         client_pause_ns: the client works so long before it goes on.
+        finish_pause_ns: the server works so long before its Finished (up to TLS 1.2).
         check: what the client does once it has the server's flight, and waits for.
     """
 
@@ -46,6 +47,7 @@ class Script:
     hello_pause_ns: int = 0
     certificate_pause_ns: int = 0
     client_pause_ns: int = 0
+    finish_pause_ns: int = 0
     check: Callable[[], Process] | None = None
 
 
@@ -134,7 +136,7 @@ class ScriptedSocket(TlsSocket):
             self._write(HANDSHAKE, _message(2, hello) + rest)
         for _ in range(3):
             yield from self._record()
-        yield work_ns
+        yield work_ns + script.finish_pause_ns
         self._finish()
 
     def _client_hello(self) -> bytes:

@@ -6,6 +6,10 @@ What it detects:
     is what a server does that fetches the response when a client asks for it. A server that is
     slow in all handshakes is not meant (see tls/slow-handshake).
 
+    Where the capture has no other handshake of the server, its answer to the client's Finished is
+    compared: a server that waited three times as long before its staple as there did something
+    special for it. One that was slow there, too, is not meant.
+
     The connections of one server are one finding.
 
 Why it matters:
@@ -17,8 +21,12 @@ What to do:
     in nginx, SSLStaplingCache in Apache httpd; and give up early on a responder that is slow.
 
 When it is wrong:
-    A first handshake is slower for other reasons too: cold caches, a process that starts. Where
-    there is no other handshake to compare with, the finding is a hint only (confidence 0.4).
+    A first handshake is slower for other reasons too: cold caches, a process that starts, a key in
+    a slow module. Where there is no other handshake to compare with, confidence is 0.6, and 0.4
+    (a hint only) where the server did not answer the client's Finished either; a second handshake
+    would settle it.
+
+    In TLS 1.3 the staple is encrypted: without keys only tls/slow-handshake can see the wait.
 """
 
 from __future__ import annotations
@@ -56,9 +64,7 @@ class Options:
 META = Meta(
     tables=("handshake_messages",),
     options=Options,
-    severity=(
-        "by what it cost, where there are other handshakes to compare with; info: there are none"
-    ),
+    severity=("by what it cost, where there is something to compare with; info: there is nothing"),
     references=("RFC 6066, section 8 (certificate status request)",),
 )
 
@@ -108,7 +114,7 @@ def detect(tables: Tables, options: Options) -> Iterable[Finding]:
         others = [delay.gap_ns for delay in delays if id(delay) not in slow]
         if not others:
             if len(delays) == 1:
-                yield _finding(tables, suspects, None)
+                yield from _alone(tables, suspects, options)
             continue  # uniformly slow
         usual = int(np.median(others))
         late = [
@@ -118,6 +124,27 @@ def detect(tables: Tables, options: Options) -> Iterable[Finding]:
         ]
         if late:
             yield _finding(tables, late, usual)
+
+
+def _alone(tables: Tables, suspects: list[_Delay], options: Options) -> Iterable[Finding]:
+    """The finding about a server's only handshake, unless it is slow in the rest of it, too."""
+    (delay,) = suspects
+    number = delay.shake.connection.connection_no
+    (shake,) = handshakes_of(tables, [number])
+    elsewhere = _reaction(shake)
+    prompt = elsewhere is not None and delay.gap_ns >= options.times * elsewhere
+    if prompt:
+        yield _finding(tables, suspects, elsewhere, alone=True)
+    elif elsewhere is None or shake.answer_is_data:
+        yield _finding(tables, suspects, None)
+
+
+def _reaction(shake: Handshake) -> int | None:
+    """How long the server took to answer the client's Finished, without the round trip."""
+    rtt = shake.connection.rtt_ns or shake.connection.server_side_rtt_ns
+    if shake.client_done_ns is None or shake.answer_ns is None or rtt is None:
+        return None
+    return max(shake.answer_ns - shake.client_done_ns - rtt, 0)
 
 
 def _delays(tables: Tables, numbers: Iterable[int]) -> list[_Delay]:
@@ -151,7 +178,10 @@ def _delay(shake: Handshake) -> _Delay | None:
     return chosen
 
 
-def _finding(tables: Tables, late: list[_Delay], usual_ns: int | None) -> Finding:
+def _finding(
+    tables: Tables, late: list[_Delay], usual_ns: int | None, *, alone: bool = False
+) -> Finding:
+    """The finding; `usual_ns` is of other handshakes, or `alone` of the rest of this one."""
     by_gap = sorted(late, key=lambda delay: (-delay.gap_ns, delay.from_ns))
     longest = by_gap[0]
     connections = [delay.shake.connection for delay in by_gap]
@@ -165,7 +195,8 @@ def _finding(tables: Tables, late: list[_Delay], usual_ns: int | None) -> Findin
         if (entry := setups.get(number)) is not None
     ]
     evidence = [number for delay in by_gap for number in delay.packets]
-    compared = "" if usual_ns is None else f", in others {amount(usual_ns)}"
+    others = "in its answer to the client's Finished" if alone else "in others"
+    compared = "" if usual_ns is None else f", {others} {amount(usual_ns)}"
     columns = about(tables, connections)
     columns |= {
         "exchange_nos": [entry.exchange.exchange_no for _, entry in costs],
@@ -177,7 +208,7 @@ def _finding(tables: Tables, late: list[_Delay], usual_ns: int | None) -> Findin
         severity="info"
         if usual_ns is None
         else worst(by_default(cost, entry.length_ns) for cost, entry in costs),
-        confidence=0.4 if usual_ns is None else 0.8,
+        confidence=0.4 if usual_ns is None else 0.6 if alone else 0.8,
         summary=(
             f"{server} took {amount(longest.gap_ns)} before its {longest.before} in "
             f"{number_of(len(late), 'handshake')} with a stapled OCSP response{compared}."

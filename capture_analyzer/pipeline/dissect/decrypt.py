@@ -165,6 +165,8 @@ def open_connection(
         for message in protected:
             if message.type == handshake.ENCRYPTED_EXTENSIONS and index == 1:
                 connection.alpn, early_accepted = parse_encrypted_extensions(message.body)
+                if tls.early_data:
+                    tls.early_data_accepted = early_accepted
             elif message.type == handshake.CERTIFICATE and index == 1:
                 understood.certificate = message.body
             elif message.type == handshake.COMPRESSED_CERTIFICATE and index == 1:

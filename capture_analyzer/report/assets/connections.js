@@ -1,6 +1,7 @@
 // The connections: a table, and the facts of one.
 
 import { button, captured, el, fill } from "./dom.js";
+import { handshakeFigure } from "./handshake.js";
 import { count, duration, instant, share, size, whole } from "./numbers.js";
 
 const AT_FIRST = 100; // rows; more on request
@@ -16,7 +17,7 @@ export function connectionsSection(store, actions) {
     chosen?.classList.add("chosen");
     const connection = store.connections[no];
     const numbers = store.exchangesOf.get(no) ?? [];
-    fill(side, el("h3", {}, `Connection ${no}`), traceLink(store, no, () => actions.onTrace(no)), facts(connectionFacts(store, connection)), handshakeSteps(store, connection),
+    fill(side, el("h3", {}, `Connection ${no}`), traceLink(store, no, () => actions.onTrace(no)), facts(connectionFacts(store, connection)), handshakeFigure(store, connection),
       numbers.length ? el("p", { class: "links" }, numbers.slice(0, 20).map((exchange) => el("a", { href: `#exchange-${exchange}`, on: { click: () => actions.onExchange(exchange) } }, `Exchange ${exchange}`)),
         numbers.length > 20 ? el("span", { class: "third" }, `and ${whole(numbers.length - 20)} more`) : null) : null);
   };
@@ -83,6 +84,8 @@ export function connectionFacts(store, connection) {
     connection.tcpStream === null ? null : ["Wireshark", `tcp.stream == ${connection.tcpStream}`],
     tls ? ["TLS", [tls.version ?? "version not seen", tls.suite, tls.group].filter(Boolean).join(", ")] : ["Security", "none"],
     tls && tls.ns !== null ? ["Handshake", `${duration(tls.ns)}${tls.certain ? "" : ", by inference"}${tls.retried ? ", with a retry" : ""}${tls.resumed ? ", resumed" : ""}`] : null,
+    tls && tls.outerName ? ["In clear text", `${tls.outerName}: the name of the server is encrypted (ECH)`] : null,
+    tls && tls.ech === "rejected" ? ["ECH", "rejected by the server"] : null,
     connection.alpn ? ["ALPN", connection.alpn] : null,
     tls ? ["Decrypted", tls.decrypted + (tls.whyNot ? `: ${tls.whyNot}` : "")] : null,
     tls && tls.alert ? ["Alert", tls.alert] : null,
@@ -94,17 +97,4 @@ function sentAgain(connection) {
   if (connection.synAgain) parts.push(count(connection.synAgain, "SYN"));
   if (connection.sentAgain) parts.push(count(connection.sentAgain, "segment") + (connection.needless ? `, ${connection.needless} needless` : ""));
   return parts.join(", ") || "nothing";
-}
-
-/** The steps of the TLS handshake that could be read, with times and packets. */
-export function handshakeSteps(store, connection) {
-  const steps = store.handshakes.get(connection.no);
-  if (!steps?.length) return null;
-  const first = steps[0].time;
-  return el("table", { class: "table steps" },
-    el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "TLS handshake"), el("th", {}, ""), el("th", { scope: "col", class: "number" }, "After"), el("th", { scope: "col", class: "number" }, "Packet"))),
-    el("tbody", {}, steps.slice(0, 20).map((step) => el("tr", {}, el("td", {}, captured(step.type)),
-      el("td", { "aria-label": step.fromClient ? "from the client" : "from the server" }, step.fromClient ? "→" : "←"),
-      el("td", { class: "number" }, step.time === first ? "0" : duration(step.time - first)),
-      el("td", { class: "number mono" }, step.first === step.last ? step.first : `${step.first}–${step.last}`)))));
 }

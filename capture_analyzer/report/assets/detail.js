@@ -6,7 +6,8 @@ import { nameOf, protocolInFull, statusOf } from "./store.js";
 import { colour } from "./theme.js";
 import { drawBar, prepared } from "./bars.js";
 import { TimeScale } from "./timescale.js";
-import { connectionFacts, handshakeSteps, traceLink } from "./connections.js";
+import { connectionFacts, traceLink } from "./connections.js";
+import { handshakeFigure } from "./handshake.js";
 import { StreamView, requestFacts, streamFacts } from "./stream.js";
 
 const MOST_PACKETS = 200; // rows at first; more on request
@@ -240,7 +241,7 @@ export class Detail {
     const { store } = this;
     const connection = store.connections[store.connection[no]];
     const trace = traceLink(store, connection.no, () => this.actions.onTrace(connection.no, store.start[no], store.end[no]));
-    return el("div", {}, el("h3", {}, `Connection ${connection.no}`), trace, definition(connectionFacts(store, connection)), handshakeSteps(store, connection));
+    return el("div", {}, el("h3", {}, `Connection ${connection.no}`), trace, definition(connectionFacts(store, connection)), handshakeFigure(store, connection));
   }
 }
 

@@ -61,7 +61,8 @@ export function readStore(data) {
   store.look = (no) => shapes[rows.shape[no]];
   store.connections = readConnections(data.connections, text);
   store.lookups = data.lookups.map((row) => (row === null ? null : readLookup(row, text, unit)));
-  store.handshakes = byConnection(readHandshakes(data.handshakes, text, unit));
+  store.chainOf = readChains(data.chains, text);
+  store.handshakes = readHandshakes(data.handshakes, text, unit);
   store.packets = readPackets(data.packets, text, unit);
   store.traces = readTraces(data.traces, text, unit);
   store.findings = readFindings(data.findings, text, store);
@@ -191,10 +192,11 @@ function readConnections(rows, text) {
   }));
 }
 
-function readTls([version, suite, resumed, retried, earlyData, stapled, alert, decrypted, whyNot, ns, certain, group], text) {
+function readTls([version, suite, resumed, retried, earlyData, stapled, alert, decrypted, whyNot, ns, certain, group, earlyAccepted, renegotiations, secureRenegotiation, ech, outerName], text) {
   return {
     version: text(version), suite: text(suite), resumed, retried: retried === 1, earlyData, stapled, alert: text(alert),
     decrypted: text(decrypted), whyNot: text(whyNot), ns, certain: certain === 1, group: text(group),
+    earlyAccepted, renegotiations, secureRenegotiation, ech: text(ech), outerName: text(outerName),
   };
 }
 
@@ -205,10 +207,35 @@ function readLookup([name, type, server, from, to, rcode, questions, packets], t
   };
 }
 
+/** The certificates of each connection that showed some. */
+function readChains(rows, text) {
+  const chainOf = new Map();
+  for (const [connections, certificates] of rows) {
+    const chain = certificates.map(([
+      name, names, length, keyType, from, to, daysLeft, begun, selfSigned, mustStaple, responder, stapleBytes, status,
+      stapleTo, stapleFresh, stapleForThis,
+    ]) => ({
+      name: text(name), names, length, keyType: text(keyType), from: text(from), to: text(to), daysLeft, begun, selfSigned,
+      mustStaple, responder: text(responder), stapleBytes, status: text(status), stapleTo: text(stapleTo), stapleFresh, stapleForThis,
+    }));
+    for (const connection of connections) chainOf.set(connection, chain);
+  }
+  return chainOf;
+}
+
+/** The handshakes by connection; see `handshake.js`. */
 function readHandshakes(rows, text, unit) {
-  return rows.map(([connection, fromClient, type, length, first, last, seen]) => ({
-    connection, fromClient: fromClient === 1, type: text(type), length, first, last, time: seen * unit,
-  }));
+  return new Map(rows.map(([connection, roundTrips, flight, window, secondPart, network, server, client, unknown, steps]) => [connection, {
+    roundTrips, flight, window, secondPart: secondPart === 1, network: network * unit, server: server * unit,
+    client: client * unit, unknown: unknown * unit, steps: steps.map((step) => readStep(step, text, unit)),
+  }]));
+}
+
+function readStep([name, flags, time, bytes, first, more, network, own, unknown], text, unit) {
+  return {
+    name: text(name), fromClient: (flags & 1) === 1, certain: (flags & 2) !== 0, data: (flags & 4) !== 0,
+    time: time * unit, size: bytes, first, last: first + more, network: network * unit, own: own * unit, unknown: unknown * unit,
+  };
 }
 
 /** The listed packets, ascending; find(packet_no) gives one or null. */

@@ -2,7 +2,7 @@
 
 from capture_maker.scenarios import incident  # noqa: I001 - the order of the table
 from capture_maker.scenarios import basic, web, names, tls, tls_faults, streams, multiplex, keys
-from capture_maker.scenarios import loss, tcp_faults, pools, tunnels, containers, hostile
+from capture_maker.scenarios import loss, tcp_faults, pools, tunnels, containers, hostile, staples
 
 __all__ = [
     "basic",
@@ -14,6 +14,7 @@ __all__ = [
     "multiplex",
     "names",
     "pools",
+    "staples",
     "streams",
     "tcp_faults",
     "tls",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import ModuleType
 
+from capture_analyzer.api import analyze
 from capture_analyzer.detectors.runner import run
 from capture_analyzer.model.findings import Finding
 from capture_analyzer.model.tls_records import HandshakeMessage
@@ -61,3 +63,33 @@ def test_near_misses(hand_made: ModuleType) -> None:
     assert not judge(hand_made, (250, 1, True), (200, 1, False)), "slow without a staple as well"
     assert not judge(hand_made, (250, 1, False), (2, 1, True)), "slow, but not stapled"
     assert not judge(hand_made, (40, 1, True), (2, 1, True)), "not slow"
+
+
+# The only handshake of a server: its answer to the client's Finished is what there is to compare
+
+
+def found(captures: Path, name: str, *, keys: bool = False) -> list[Finding]:
+    logs = [captures / f"{name}.keys"] if keys else []
+    rows = analyze(captures / f"{name}.pcap", keylogs=logs).findings
+    return [row for row in rows if row.detector == "tls/ocsp-staple-delay"]
+
+
+def test_one_handshake_of_a_server_that_is_prompt_elsewhere(captures: Path) -> None:
+    (row,) = found(captures, "ocsp13-staple-slow-once", keys=True)
+    assert (row.severity, row.confidence) == ("warning", 0.6)
+    assert row.measures["before"] == "ServerHello"
+    assert "in its answer to the client's Finished" in row.summary
+    assert len(row.packet_nos) == 2
+    (row,) = found(captures, "ocsp13-staple-slow", keys=True)
+    assert (row.severity, row.confidence) == ("warning", 0.8)
+
+
+def test_a_server_that_is_slow_throughout(captures: Path) -> None:
+    assert found(captures, "ocsp-staple-slow-throughout") == []
+    assert found(captures, "ocsp-staple-slow-server") == []
+
+
+def test_without_keys_the_staple_of_tls13_is_not_seen(captures: Path) -> None:
+    analysis = analyze(captures / "ocsp13-staple-slow.pcap")
+    assert "tls/slow-handshake" in {row.detector for row in analysis.findings}
+    assert found(captures, "ocsp13-staple-slow") == []
