@@ -12,6 +12,7 @@ from capture_analyzer.model.column import rows_equal
 from capture_analyzer.model.holes import HOLE_KINDS
 from capture_analyzer.model.packets import LABELS, SPURIOUS
 from capture_analyzer.model.rtt_samples import RttSamples
+from capture_analyzer.model.sender_limits import SenderLimits
 from capture_analyzer.model.tcp_segments import TcpSegments
 
 _AGAIN = LABELS.index("retransmission")
@@ -23,6 +24,7 @@ def sums(
     tables: Tables,
     segments: TcpSegments,
     samples: RttSamples,
+    limits: SenderLimits,
     number: int,
     way: bool,
     unit: int,
@@ -30,7 +32,8 @@ def sums(
     """Sums of the data that the client (`way` True) or the server sent.
 
     `again` holds [mechanism code, segments, how many of them were needless]; `held` [limit
-    code, how often, for how long, the longest]; `trips` count, smallest, median and largest
+    code, how often, for how long, the longest], `limited` [sender limit code, for how long, the
+    longest] of all its time; `trips` count, smallest, median and largest
     round trip between the capture point and the receiver, or None; `window` the smallest and
     largest window that the receiver offered, or None where it is not known; `flight` the most
     in flight, as seen at the capture point; `missing` the holes by kind, as counts.
@@ -49,6 +52,7 @@ def sums(
         "window": _window(segments, rows, way),
         "again": _again(tables, mine),
         "held": _held(tables, number, way, unit),
+        "limited": _limited(limits, number, way, unit),
         "missing": _missing(tables, number, way),
         "trips": _trips(samples, number, way, unit),
     }
@@ -81,6 +85,17 @@ def _held(tables: Tables, number: int, way: bool, unit: int) -> list[list[int]]:
     for code in np.unique(limits.kind[mine]).tolist():
         those = lasted[limits.kind[mine] == code]
         result.append([code, len(those), int(those.sum()) // unit, int(those.max()) // unit])
+    return result
+
+
+def _limited(limits: SenderLimits, number: int, way: bool, unit: int) -> list[list[int]]:
+    rows = limits.rows_of(number)
+    mine = np.flatnonzero(limits.from_client[rows] == way) + rows.start
+    length = limits.to_ns[mine] - limits.from_ns[mine]
+    result = []
+    for code in np.unique(limits.limit[mine]).tolist():
+        those = length[limits.limit[mine] == code]
+        result.append([code, int(those.sum()) // unit, int(those.max()) // unit])
     return result
 
 

@@ -17,15 +17,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.analysis import Analysis, Tables
-from capture_analyzer.model.column import NO_TIME, rows_equal
-from capture_analyzer.model.holes import HOLE_KINDS, Holes
+from capture_analyzer.model.column import rows_equal
+from capture_analyzer.model.holes import HOLE_KINDS
 from capture_analyzer.model.limits import LIMITS
 from capture_analyzer.model.packets import FIN, LABELS, MECHANISMS, RST, SPURIOUS, SYN, Packets
 from capture_analyzer.model.rtt_samples import RttSamples
+from capture_analyzer.model.sender_limits import SENDER_LIMITS
+from capture_analyzer.model.stalls import STALLS
 from capture_analyzer.model.tcp_segments import TcpSegments
 from capture_analyzer.report import packet_rows
 from capture_analyzer.report.strings import StringTable
 from capture_analyzer.report.trace_choice import extremes, thinned
+from capture_analyzer.report.trace_stretches import (
+    LIMIT_LOOKS,
+    SENDER_LOOKS,
+    carried,
+    held,
+    holes,
+    lasted,
+    limited,
+    longest,
+    queues,
+    silences,
+)
 from capture_analyzer.report.trace_sums import sums
 
 MAX_POINTS: Final = 16_000  # packets in a report: at some 20 bytes each, 320 KB
@@ -33,49 +47,7 @@ MAX_CONNECTION_POINTS: Final = 3_000  # of one; more are closer than the pixels 
 MAX_CONNECTIONS: Final = 40  # whose sums and stretches add up to some kilobytes each
 MAX_LISTED: Final = 600  # packets in a report without charts, 12 KB
 MAX_CONNECTION_LISTED: Final = 60
-MAX_STRETCHES: Final = 200  # of each kind of a connection, the longest; more can't be told apart
 MAX_SAMPLES: Final = 400  # round trips of a direction
-
-LIMIT_LOOKS: Final = {
-    "zero_window": (
-        "Window of 0: the receiver was full",
-        "window of 0",
-        "A window of 0 (the receiver was full)",
-        "receiver_window",
-    ),
-    "window_full": (
-        "Receiver’s window, used up",
-        "window used up",
-        "The receiver’s window",
-        "receiver_window",
-    ),
-    "congestion_window": (
-        "Congestion window",
-        "congestion window",
-        "The congestion window",
-        "congestion_window",
-    ),
-    "idle_restart": (
-        "Congestion window, small after idle time",
-        "small after idle time",
-        "The congestion window, small after idle time,",
-        "congestion_window",
-    ),
-    "nagle_delayed_ack": (
-        "Nagle’s algorithm and a delayed ACK",
-        "Nagle, delayed ACK",
-        "Nagle’s algorithm, with a delayed ACK,",
-        "nagle_delayed_ack",
-    ),
-    "nagle": (
-        "Nagle’s algorithm",
-        "Nagle",
-        "Nagle’s algorithm",
-        "nagle_delayed_ack",
-    ),
-}
-"""For each limit its name, the same in short, as the subject of a sentence, and the cause whose
-colour it has."""
 
 _CODE: Final = {name: code for code, name in enumerate(LABELS)}
 _PLAIN: Final = np.array(
@@ -126,6 +98,8 @@ def columns(
     numbers = chosen(analysis)
     segments = tables.tcp_segments.of(numbers)
     samples = tables.rtt_samples.of(numbers)
+    limits, stalls = tables.sender_limits.of(numbers), tables.stalls.of(numbers)
+    repeats = tables.repeats.of(numbers)
     kinds: dict[tuple[int, ...], int] = {}
     room = MAX_POINTS if charts else MAX_LISTED
     most = MAX_CONNECTION_POINTS if charts else MAX_CONNECTION_LISTED
@@ -146,15 +120,22 @@ def columns(
             no=number,
             of=len(points),
             noted=int(np.count_nonzero(points.noted)),
-            held=_held(tables, number, unit),
-            holes=_holes(tables.holes, number, unit),
-            queues=_queues(tables, number, unit),
-            sums=[sums(tables, segments, samples, number, way, unit) for way in (True, False)],
+            held=held(tables, number, unit),
+            holes=holes(tables.holes, number, unit),
+            queues=queues(tables, number, unit),
+            limited=limited(limits, number, unit),
+            silences=silences(stalls, number, unit),
+            carried=carried(repeats, number, unit),
+            sums=[
+                sums(tables, segments, samples, limits, number, way, unit) for way in (True, False)
+            ],
             trips=[_samples(samples, mine, way, unit) if charts else None for way in (True, False)],
         )
         traces.append(trace)
     return {
         "limits": [[*LIMIT_LOOKS[name], meaning] for name, meaning in LIMITS.items()],
+        "senderLimits": [[*SENDER_LOOKS[name], told] for name, told in SENDER_LIMITS.items()],
+        "stalls": [meaning for _, meaning in STALLS.values()],
         "holes": [strings.number(name) for name in HOLE_KINDS],
         "mechanisms": [strings.number(name.replace("_", " ") or None) for name in MECHANISMS],
         "kinds": [
@@ -214,13 +195,13 @@ def _points(tables: Tables, segments: TcpSegments, number: int) -> _Points:
 
 def _marking(tables: Tables, number: int) -> NDArray[np.int32]:
     """Packets that begin or end the stretches which are drawn."""
-    holes, limits = tables.holes, tables.limits
-    open_ = _longest(_lasted(holes), holes.connection_no, number)
-    held = _longest(limits.to_ns - limits.from_ns, limits.connection_no, number)
+    holes_, limits = tables.holes, tables.limits
+    open_ = longest(lasted(holes_), holes_.connection_no, number)
+    held = longest(limits.to_ns - limits.from_ns, limits.connection_no, number)
     return np.concatenate(
         [
-            holes.opened_packet_no[open_],
-            holes.filled_packet_no[open_],
+            holes_.opened_packet_no[open_],
+            holes_.filled_packet_no[open_],
             limits.from_packet_no[held],
             limits.to_packet_no[held],
         ]
@@ -288,83 +269,6 @@ def _packets(
         "left": points.left[kept].tolist(),
         "sacks": sacks,
     }
-
-
-def _longest(
-    length: Ints, connection_no: NDArray[np.int32], number: int, most: int = MAX_STRETCHES
-) -> NDArray[np.intp]:
-    """The connection's longest stretches, by their place in the table."""
-    rows = rows_equal(connection_no, number)
-    places = np.arange(rows.start, rows.stop)
-    if len(places) > most:
-        places = np.sort(places[np.argsort(-length[rows], kind="stable")[:most]])
-    return places
-
-
-def _held(tables: Tables, number: int, unit: int) -> list[list[int]]:
-    """[from client, kind, from, length, in flight, last packet, next, what let it go]."""
-    limits = tables.limits
-    places = _longest(limits.to_ns - limits.from_ns, limits.connection_no, number)
-    return [
-        [
-            int(limits.from_client[at]),
-            int(limits.kind[at]),
-            int(limits.from_ns[at]) // unit,
-            int(limits.to_ns[at] - limits.from_ns[at]) // unit,
-            int(limits.in_flight_bytes[at]),
-            int(limits.from_packet_no[at]),
-            int(limits.to_packet_no[at]),
-            int(limits.freed_packet_no[at]),
-        ]
-        for at in places.tolist()
-    ]
-
-
-def _holes(holes: Holes, number: int, unit: int) -> list[list[int | None]]:
-    """[from client, kind, offset, bytes, opened, length, packet that opened it, that filled it].
-
-    The length is None where it was never filled.
-    """
-    never, lasted = holes.filled_ns == NO_TIME, _lasted(holes)
-    return [
-        [
-            int(holes.from_client[at]),
-            int(holes.kind[at]),
-            int(holes.offset[at]),
-            int(holes.length[at]),
-            int(holes.opened_ns[at]) // unit,
-            None if never[at] else int(lasted[at]) // unit,
-            int(holes.opened_packet_no[at]),
-            int(holes.filled_packet_no[at]),
-        ]
-        for at in _longest(lasted, holes.connection_no, number).tolist()
-    ]
-
-
-def _lasted(holes: Holes) -> Ints:
-    """For how long each hole was open; those never filled longest."""
-    filled = np.where(holes.filled_ns == NO_TIME, np.iinfo(np.int64).max // 2, holes.filled_ns)
-    lasted: Ints = filled - holes.opened_ns
-    return lasted
-
-
-def _queues(tables: Tables, number: int, unit: int) -> list[list[int]]:
-    """[from client, from, length, samples, smallest, typical, largest, its packet]."""
-    queues = tables.queues
-    places = _longest(queues.to_ns - queues.from_ns, queues.connection_no, number)
-    return [
-        [
-            int(queues.from_client[at]),
-            int(queues.from_ns[at]) // unit,
-            int(queues.to_ns[at] - queues.from_ns[at]) // unit,
-            int(queues.samples[at]),
-            int(queues.smallest_ns[at]),
-            int(queues.typical_ns[at]),
-            int(queues.largest_ns[at]),
-            int(queues.largest_packet_no[at]),
-        ]
-        for at in places.tolist()
-    ]
 
 
 def _samples(samples: RttSamples, mine: slice, way: bool, unit: int) -> list[list[int]]:

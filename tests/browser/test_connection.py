@@ -98,7 +98,7 @@ def test_the_graph_of_a_lossy_connection(
     labels = analysis.tables.packets.mechanism
     assert [trace["packets"] for trace in again] == [(labels.nonzero()[0] + 1).tolist()]
     assert any("until a loss was repaired" in text for text in texts(page))
-    for words in ("Bytes sent and acknowledged", "held by", "exchange", "Round trips"):
+    for words in ("Bytes sent and acknowledged", "limit", "exchange", "Round trips"):
         assert words in texts(page)
     legend = page.locator("#connection .legend").inner_text()
     for words in ("acknowledged", "edge of the window", "SACK", "▲", "sent again, fast"):
@@ -255,10 +255,27 @@ def test_what_held_the_sender(
 ) -> None:
     page = open_report(analysed(name), "#connection-0")
     drawn(page)
-    assert "held it back" in page.locator("#connection .lead").inner_text()
+    lead = page.locator("#connection .lead").inner_text()
+    assert "held it back" in lead
+    assert "The receiver’s window limited it for" in lead
     assert words.lower() in page.locator(".trace-parts").inner_text().lower()
     bars = [trace for trace in traces(page) if trace["mode"] == "bar"]
     assert len(bars) >= 2
+
+
+def test_limits_silences_and_whom_a_loss_delayed(
+    open_report: Open, analysed: Callable[..., Analysis]
+) -> None:
+    analysis = analysed("sse-h2-loss")
+    (packet,) = (analysis.tables.packets.mechanism.nonzero()[0] + 1).tolist()
+    page = open_report(analysis, f"#packet-{packet}")
+    drawn(page)
+    said = page.locator(".trace-parts").inner_text()
+    for words in ("What limited the sender", "Repair of losses", "Silences"):
+        assert words in said
+    assert f"held up exchange 1 by 226{NBSP}ms" in page.locator(".packet-info").inner_text()
+    assert "It had nothing to send for" in page.locator("#connection .lead").inner_text()
+    assert "Repair of losses" in page.locator("#connection .legend").inner_text()
 
 
 def test_a_queue_is_told(open_report: Open, analysed: Callable[..., Analysis]) -> None:

@@ -14,6 +14,8 @@ export class Direction {
     this.segments = trace.packets.filter((packet) => packet.fromClient === fromClient && (packet.bytes > 0 || packet.mechanism || /SYN|FIN|RST/.test(packet.flags ?? "")));
     this.answers = trace.packets.filter((packet) => packet.fromClient !== fromClient && /ACK/.test(packet.flags ?? ""));
     this.held = trace.held.filter((row) => row.fromClient === fromClient);
+    this.limited = trace.limited.filter((row) => row.fromClient === fromClient);
+    this.silences = trace.silences;
     this.holes = trace.holes.filter((row) => row.fromClient === fromClient);
     this.queues = trace.queues.filter((row) => row.fromClient === fromClient);
     this.trips = trace.trips[fromClient];

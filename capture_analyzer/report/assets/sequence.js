@@ -6,7 +6,7 @@ import { BARE, barOf } from "./charts.js";
 import { byteTicks, flightRange, heldSpans, holeSpans, sequenceRange, tripRange, tripTicks } from "./direction.js";
 import { duration, size } from "./numbers.js";
 import { colour } from "./theme.js";
-import { packetWords } from "./traces.js";
+import { delays, packetWords } from "./traces.js";
 
 const LEFT = 58;
 const RIGHT = 12;
@@ -52,7 +52,7 @@ export function sequenceFigure(store, direction, view, width, height) {
       yaxis: y("y", sequence, byteTicks(sequence, 5)),
       yaxis2: y("y2", flight, byteTicks(flight, 3)),
       yaxis3: y("y3", trips, tripTicks(trips)),
-      yaxis4: { ...BARE, domain: DOMAINS.y4, range: [1.5, -0.5], showticklabels: true, tickvals: [0, 1], ticktext: ["held by", "exchange"], tickfont: { ...axis, color: colour("second") }, ticks: "outside", ticklen: 4, tickcolor: "rgba(0,0,0,0)" },
+      yaxis4: { ...BARE, domain: DOMAINS.y4, range: [1.5, -0.5], showticklabels: true, tickvals: [0, 1], ticktext: ["limit", "exchange"], tickfont: { ...axis, color: colour("second") }, ticks: "outside", ticklen: 4, tickcolor: "rgba(0,0,0,0)" },
       barmode: "overlay",
       shapes: [...holeShapes(direction, view, place), ...heldShapes(store, direction, view, place), ...queueShapes(direction, place), ...chosenShape(view, place)],
       annotations: [...titles(width), ...holeWords(direction, view, place, width), ...heldWords(direction, view, place, width)],
@@ -67,8 +67,8 @@ function head(packet) {
   return `packet ${packet.no}: ${packetWords(packet)}${data}`;
 }
 
-function segmentText(packet) {
-  return [head(packet), packet.bytes ? `bytes ${packet.offset.toLocaleString("en")} to ${packet.end.toLocaleString("en")}` : null, `${size(packet.flight)} in flight behind it`, when(packet)].filter(Boolean).join("<br>");
+function segmentText(trace, packet) {
+  return [head(packet), ...delays(trace, packet), packet.bytes ? `bytes ${packet.offset.toLocaleString("en")} to ${packet.end.toLocaleString("en")}` : null, `${size(packet.flight)} in flight behind it`, when(packet)].filter(Boolean).join("<br>");
 }
 
 function answerText(packet) {
@@ -122,7 +122,7 @@ function sackLines({ answers }, place) {
   return trace.x.length ? [trace] : [];
 }
 
-function segmentLines({ segments }, place, clear) {
+function segmentLines({ trace, segments }, place, clear) {
   const plain = segments.filter(({ bytes, mechanism }) => bytes > 0 && !mechanism);
   const lines = { x: [], y: [], mode: "lines", hoverinfo: "skip", line: { width: 2, color: colour("segment") } };
   for (const { time, offset, end } of plain) {
@@ -135,7 +135,7 @@ function segmentLines({ segments }, place, clear) {
   });
   const apart = new Set(plain.filter(({ time, offset, end }) => clear(time, (offset + end) / 2)));
   return [lines, dots(plain.filter((packet) => !apart.has(packet)), () => ({ hoverinfo: "skip" })),
-    dots([...apart], (packets) => ({ text: packets.map(segmentText), customdata: packets.map(({ no }) => no), ...HOVER }))];
+    dots([...apart], (packets) => ({ text: packets.map((packet) => segmentText(trace, packet)), customdata: packets.map(({ no }) => no), ...HOVER }))];
 }
 
 /**
@@ -165,7 +165,7 @@ function isSign({ mechanism, label, bytes }) {
 }
 
 /** One trace a mechanism, and those that were needless apart: hollow. */
-function sentAgain({ segments }, place) {
+function sentAgain({ trace, segments }, place) {
   const traces = [];
   for (const [mechanism, [symbol]] of Object.entries(SIGNS)) {
     for (const needless of [false, true]) {
@@ -173,7 +173,7 @@ function sentAgain({ segments }, place) {
       if (!those.length) continue;
       const ink = colour("loss-recovery");
       traces.push({
-        x: those.map(({ time }) => place(time)), y: those.map(({ offset, end }) => (offset + end) / 2), text: those.map(segmentText), customdata: those.map(({ no }) => no),
+        x: those.map(({ time }) => place(time)), y: those.map(({ offset, end }) => (offset + end) / 2), text: those.map((packet) => segmentText(trace, packet)), customdata: those.map(({ no }) => no),
         mode: "markers", ...HOVER, marker: { symbol, size: 10, color: needless ? colour("background") : ink, line: { width: 1.75, color: ink } },
       });
     }
@@ -198,12 +198,13 @@ function otherSigns(direction, place) {
     ...(text ? { mode: "markers+text", textposition: "top center", textfont: { size: 10, color: colour("second") }, cliponaxis: false, hovertext: packets.map(words), hovertemplate: "%{hovertext}<extra></extra>", text: packets.map(text) } : { mode: "markers" }),
   }] : [];
   const at = ({ offset }) => offset;
+  const segmentWords = (packet) => segmentText(direction.trace, packet);
   const middle = ({ offset, end }) => (offset + end) / 2;
   return [
     ...trace(signs.closed, answerText, ({ acked }) => acked, { symbol: "x-thin-open", size: 8, color: colour("window-line"), line: { width: 2 } }),
-    ...trace(signs.late, segmentText, middle, { symbol: "circle-open", size: 8, color: colour("reordering"), line: { width: 1.75 } }),
-    ...trace(signs.probe, segmentText, at, { symbol: "cross-thin-open", size: 7, color: colour("second"), line: { width: 1.5 } }),
-    ...trace(signs.control, segmentText, at, { symbol: "circle", size: 5, color: colour("second") }, ({ flags }) => ["SYN", "FIN", "RST"].find((flag) => (flags ?? "").includes(flag)) ?? ""),
+    ...trace(signs.late, segmentWords, middle, { symbol: "circle-open", size: 8, color: colour("reordering"), line: { width: 1.75 } }),
+    ...trace(signs.probe, segmentWords, at, { symbol: "cross-thin-open", size: 7, color: colour("second"), line: { width: 1.5 } }),
+    ...trace(signs.control, segmentWords, at, { symbol: "circle", size: 5, color: colour("second") }, ({ flags }) => ["SYN", "FIN", "RST"].find((flag) => (flags ?? "").includes(flag)) ?? ""),
   ];
 }
 
@@ -330,9 +331,10 @@ function strips(store, direction, view, place) {
     trace.text.push(text);
     trace.customdata.push(data);
   };
-  for (const { limit, kind, from, to, first, next, flight } of direction.held) {
+  for (const { limit, kind, from, to, bytes, first } of direction.limited) {
     const cause = store.causes.find(({ name }) => name === limit.cause);
-    add(`held ${kind}`, 0, barOf(cause, false), from, to, `${limit.title}: ${duration(to - from)}<br>${size(flight)} in flight<br>behind packet ${first}${next ? `, until packet ${next}` : ""}`, first);
+    const look = kind === 0 ? "limited 0" : `limited ${limit.cause}`;
+    add(look, 0, barOf(cause, false), from, to, `limited by: ${limit.title}<br>${duration(to - from)}, ${size(bytes)} sent<br>from packet ${first} on`, first);
   }
   const overlap = view.exchanges.length > 1;
   for (const no of view.exchanges.slice(0, MOST_BARS)) {

@@ -8,7 +8,7 @@ import { Chart, hasCharts } from "./charts.js";
 import { TimeScale } from "./timescale.js";
 import { Direction, windowAbove } from "./direction.js";
 import { SIGNS, sequenceFigure } from "./sequence.js";
-import { mechanismWords, packetWords } from "./traces.js";
+import { delays, mechanismWords, packetWords } from "./traces.js";
 
 const AT_FIRST = 100; // packets listed; more on request
 const MARGIN = 0.04; // of an exchange's time, left and right of it
@@ -144,12 +144,13 @@ export class TraceView {
     } else {
       parts.push("Nothing was sent again. ");
     }
+    const all = sums.limited.reduce((sum, { ns }) => sum + ns, 0);
+    const most = [...sums.limited].filter(({ limit }) => limit.sentence).sort((a, b) => b.ns - a.ns)[0];
+    if (most && most.ns >= all / 10) parts.push(`${most.limit.sentence} for ${share(most.ns, all)} of its time. `);
     const held = [...sums.held].sort((a, b) => b.ns - a.ns)[0];
     if (held) {
-      const [often, all] = held.count === 1 ? ["once", ""] : [held.count === 2 ? "twice" : count(held.count, "time"), " in all"];
-      parts.push(`${held.limit.subject} held it back ${often}, for ${duration(held.ns)}${all}. `);
-    } else {
-      parts.push("No window held it back. ");
+      const [often, inAll] = held.count === 1 ? ["once", ""] : [held.count === 2 ? "twice" : count(held.count, "time"), " in all"];
+      parts.push(`${held.limit.subject} held it back ${often}, for ${duration(held.ns)}${inAll}. `);
     }
     const queue = [...queues].sort((a, b) => b.largest - a.largest)[0];
     if (queue) parts.push(`Round trips grew from ${duration(queue.smallest)} to ${duration(queue.largest)} while data flowed: a queue on the way. `);
@@ -262,6 +263,8 @@ export class TraceView {
     const words = `Packet ${packet.no}: ${packetWords(packet)}, from the ${packet.fromClient ? "client" : "server"}${packet.bytes ? `, ${size(packet.bytes)}` : ""}, ${instant(packet.time)}`;
     fill(this.info, el("p", { class: "packet-words" }, el("span", { class: "strong" }, words), " · ",
       no === null ? el("span", { class: "third" }, "outside any exchange") : this.#exchangeLink(no)), filterLine(`frame.number == ${packet.no}`));
+    const late = delays(this.trace, packet);
+    if (late.length) this.info.querySelector(".packet-words").append(`. It ${late.join(" and ")}.`);
     if (aloud) announce(`${words}${no === null ? "" : `, exchange ${no}`}`);
   }
 
@@ -290,7 +293,9 @@ export class TraceView {
       direction.answers.some(({ sacks }) => sacks.length) ? line("sack", "reported beyond a gap (SACK)") : null, again,
       direction.answers.some(({ window }) => window === 0) ? el("span", {}, el("span", { class: "sign closed" }, "×"), "window of 0") : null,
       direction.held.some(({ limit }) => limit.cause === "congestion_window") ? line("congestion", "congestion window, estimated") : null,
-      direction.queues.length ? el("span", {}, "shaded round trips: a queue on the way") : null);
+      direction.queues.length ? el("span", {}, "shaded round trips: a queue on the way") : null,
+      direction.sums.limited.length ? el("span", {}, "Limit:") : null,
+      direction.sums.limited.map(({ limit }) => el("span", {}, el("span", { class: `swatch fill cause-${limit.cause.replaceAll("_", "-")}` }), limit.title)));
     if (this.wholeButton) this.wholeButton.setAttribute("aria-pressed", String(this.scale.whole));
   }
 
@@ -298,7 +303,6 @@ export class TraceView {
     const { direction, fromClient, store } = this;
     const { sums } = direction;
     const connection = store.connections[this.no];
-    const total = connection.to - connection.from;
     const receiver = fromClient ? "server" : "client";
     const pairs = [
       ["Sent", `${size(sums.bytes)}, ${count(sums.segments, "segment")}`],
@@ -310,11 +314,21 @@ export class TraceView {
     ];
     const rows = sums.held.map(({ limit, count: times, ns, longest }) => el("tr", {},
       el("td", { title: limit.meaning }, el("span", { class: `swatch fill cause-${limit.cause.replaceAll("_", "-")}` }), limit.title),
-      el("td", { class: "number" }, whole(times)), el("td", { class: "number" }, duration(longest)), el("td", { class: "number" }, duration(ns)), el("td", { class: "number" }, share(ns, total))));
+      el("td", { class: "number" }, whole(times)), el("td", { class: "number" }, duration(longest)), el("td", { class: "number" }, duration(ns))));
+    const total = sums.limited.reduce((sum, { ns }) => sum + ns, 0);
+    const limits = [...sums.limited].sort((a, b) => b.ns - a.ns).map(({ limit, ns, longest }) => el("tr", {},
+      el("td", { title: limit.meaning }, el("span", { class: `swatch fill cause-${limit.cause.replaceAll("_", "-")}` }), limit.title),
+      el("td", { class: "number" }, duration(longest)), el("td", { class: "number" }, duration(ns)), el("td", { class: "number" }, share(ns, total))));
+    const silences = direction.silences.map(({ from, to, meaning, first, next }) => el("tr", {},
+      el("td", { class: "number" }, instant(from)), el("td", { class: "number" }, duration(to - from)), el("td", {}, meaning), el("td", { class: "number nowrap" }, this.#packetLink(first), "–", this.#packetLink(next))));
     return el("div", {}, el("h3", {}, "Figures"),
       el("dl", { class: "pairs" }, pairs.filter(Boolean).map(([term, text]) => [el("dt", {}, term), el("dd", {}, text)])),
-      rows.length ? [el("h3", { class: "further" }, "What held the sender"),
-        el("div", { class: "scroll" }, el("table", { class: "table" }, headOf(["By", ""], ["Times", "number"], ["Longest", "number"], ["In all", "number"], ["Share", "number"]), el("tbody", {}, rows)))] : null);
+      limits.length ? [el("h3", { class: "further" }, "What limited the sender", el("span", { class: "aside" }, "from its first segment to its last")),
+        el("div", { class: "scroll" }, el("table", { class: "table" }, headOf(["Limit", ""], ["Longest", "number"], ["In all", "number"], ["Share", "number"]), el("tbody", {}, limits)))] : null,
+      rows.length ? [el("h3", { class: "further" }, "Single waits of the sender"),
+        el("div", { class: "scroll" }, el("table", { class: "table" }, headOf(["For", ""], ["Times", "number"], ["Longest", "number"], ["In all", "number"]), el("tbody", {}, rows)))] : null,
+      silences.length ? [el("h3", { class: "further" }, "Silences", el("span", { class: "aside" }, "longer than two round trips, and why")),
+        el("div", { class: "scroll" }, el("table", { class: "table" }, headOf(["From", "number"], ["Length", "number"], ["Why", ""], ["Packets", "number"]), el("tbody", {}, silences)))] : null);
   }
 
   #packets() {
@@ -335,12 +349,17 @@ export class TraceView {
         `${whole(trace.packets.length)} of ${count(trace.of, "packet")} are drawn: those to note, those with SACK blocks, and of the rest every few, with the most in flight and the smallest window. The figures are those of all.`) : null);
   }
 
+  /** A packet's number; with a graph, one that shows it there. */
+  #packetLink(no) {
+    if (!hasCharts() || !this.trace.find(no)) return String(no);
+    return button(no, { class: "plain", "aria-label": `Packet ${no}: show it in the graph` }, () => this.choose(no));
+  }
+
   #row(packet) {
     const { store } = this;
     const no = exchangeOf(store, this.exchanges, packet);
     const said = packet.fromClient ? "from the client" : "from the server";
-    const number = hasCharts() ? button(packet.no, { class: "plain", "aria-label": `Packet ${packet.no}: show it in the graph` }, () => this.choose(packet.no)) : packet.no;
-    return el("tr", {}, el("td", { class: "mono" }, number), el("td", { class: "number mono" }, exactMs(packet.time, store.unit)),
+    return el("tr", {}, el("td", { class: "mono" }, this.#packetLink(packet.no)), el("td", { class: "number mono" }, exactMs(packet.time, store.unit)),
       el("td", { "aria-label": said, title: said }, packet.fromClient ? "→" : "←"), el("td", { class: "number" }, packet.bytes ? size(packet.bytes) : ""), el("td", {}, packetWords(packet)),
       el("td", { class: "number" }, no === null ? "–" : el("a", { href: `#exchange-${no}`, on: { click: () => this.actions.onExchange(no) } }, no)));
   }

@@ -1,13 +1,16 @@
 // The traces of connections, read back from the compact form that traces.py writes: packets as
 // stream offsets, what held the senders, round trips. Each is decoded when it is first shown.
 
+import { duration } from "./numbers.js";
+
 /** Read them: {limits, has(no), get(no), holding(packet)}. */
 export function readTraces(data, text, unit) {
   const kinds = data.kinds.map(([fromClient, flags, label, mechanism, spurious]) => ({
     fromClient: fromClient === 1, flags: text(flags), label: text(label), mechanism: text(mechanism), needless: spurious !== 0 && text(spurious) === "true",
   }));
   const limits = data.limits.map(([title, short, subject, cause, meaning]) => ({ title, short, subject, cause, meaning }));
-  const names = { limits, holes: data.holes.map(text), mechanisms: data.mechanisms.map(text) };
+  const senderLimits = data.senderLimits.map(([title, sentence, cause, meaning]) => ({ title, sentence, cause, meaning }));
+  const names = { limits, senderLimits, stalls: data.stalls, holes: data.holes.map(text), mechanisms: data.mechanisms.map(text) };
   const rows = new Map(data.list.map((row) => [row.no, row]));
   const decoded = new Map();
   const get = (no) => {
@@ -41,9 +44,22 @@ function readTrace(row, kinds, names, unit) {
     queues: row.queues.map(([fromClient, from, length, samples, smallest, typical, largest, packet]) => ({
       fromClient: fromClient === 1, from: from * unit, to: (from + length) * unit, samples, smallest, typical, largest, packet,
     })),
+    limited: row.limited.map(([fromClient, kind, from, length, bytes, first]) => ({
+      fromClient: fromClient === 1, limit: names.senderLimits[kind], kind, from: from * unit, to: (from + length) * unit, bytes, first,
+    })),
+    silences: row.silences.map(([fromClient, cause, from, length, first, next]) => ({
+      fromClient: fromClient === 1, meaning: names.stalls[cause], from: from * unit, to: (from + length) * unit, first, next,
+    })),
+    carried: byPacket(row.carried.map(([packet, exchange, behind, delay]) => ({ packet, exchange, behind: behind === 1, delay: delay === null ? null : delay * unit }))),
     sums: way(row.sums, (sums) => readSums(sums, names, unit)),
     trips: way(row.trips, (columns) => readTrips(columns, unit)),
   };
+}
+
+function byPacket(rows) {
+  const result = new Map();
+  for (const row of rows) result.set(row.packet, [...(result.get(row.packet) ?? []), row]);
+  return result;
 }
 
 function readPackets(row, kinds, unit) {
@@ -75,6 +91,7 @@ function readSums(row, names, unit) {
     ...row,
     again: row.again.map(([code, segments, needless]) => ({ mechanism: names.mechanisms[code], segments, needless })),
     held: row.held.map(([code, count, ns, longest]) => ({ limit: names.limits[code], kind: code, count, ns: ns * unit, longest: longest * unit })),
+    limited: row.limited.map(([code, ns, longest]) => ({ limit: names.senderLimits[code], kind: code, ns: ns * unit, longest: longest * unit })),
     missing: new Map(row.missing.map((count, code) => [names.holes[code], count])),
     trips: row.trips === null ? null : { count: row.trips[0], least: row.trips[1] * unit, median: row.trips[2] * unit, most: row.trips[3] * unit },
   };
@@ -105,6 +122,11 @@ const MECHANISMS = { fast: "fast", tlp: "tail loss probe", rto: "after a timeout
 export function packetWords({ label, flags, mechanism, needless }) {
   const name = FLAGS_SAY_IT.has(label) ? flags || label : LABELS[label] ?? label;
   return [name, MECHANISMS[mechanism] ?? mechanism, needless ? "needless" : null].filter(Boolean).join(", ");
+}
+
+/** Whom a repeat delayed, and by how much, as words; empty where that is not known. */
+export function delays(trace, { no }) {
+  return (trace.carried.get(no) ?? []).filter(({ delay }) => delay).map(({ exchange, behind, delay }) => `${behind ? "held up" : "delayed"} exchange ${exchange} by ${duration(delay)}`);
 }
 
 /** How a sender came to send again, in words: behind a comma or a number, or to end a sentence. */

@@ -94,6 +94,26 @@ def test_what_held_a_sender_and_its_sums() -> None:
     assert trace["trips"][1][1]
 
 
+def test_what_limited_a_sender_adds_up() -> None:
+    analysis = analysed("loss-rto-server")
+    data, _ = columns(analysis)
+    (trace,) = data["list"]
+    limits = analysis.tables.sender_limits.complete()
+    assert [row[3] * 1000 for row in trace["limited"]] == (limits.to_ns - limits.from_ns).tolist()
+    for way, sums in zip((1, 0), trace["sums"], strict=True):
+        mine = [row for row in trace["limited"] if row[0] == way]
+        assert sum(ns for _, ns, _ in sums["limited"]) == sum(row[3] for row in mine)
+    assert len(trace["silences"]) == len(analysis.tables.stalls.complete()) > 0
+    numbers = set((analysis.tables.packets.mechanism.nonzero()[0] + 1).tolist())
+    assert {packet for packet, *_ in trace["carried"]} == numbers
+    assert [delay is None or delay > 0 for *_, delay in trace["carried"]] == [True, True]
+
+
+def test_without_loss_nothing_was_carried_again() -> None:
+    data, _ = columns(analysed("loss-none-server"))
+    assert data["list"][0]["carried"] == []
+
+
 @pytest.mark.parametrize(
     ("name", "again"),
     [
@@ -219,7 +239,7 @@ def test_without_charts_only_packets_to_note(sample: ModuleType) -> None:
     )
     assert few["sums"] == all_of_it["sums"]
     assert few["trips"] == [None, None]
-    assert len(json.dumps(listed)) < len(json.dumps(drawn)) / 2
+    assert len(json.dumps(few)) < len(json.dumps(all_of_it)) / 2
 
 
 def test_no_connections_no_traces(sample: ModuleType) -> None:
