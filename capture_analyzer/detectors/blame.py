@@ -25,7 +25,7 @@ PARTIES: Final[dict[str, tuple[str, ...]]] = {
 _PARTY_OF: Final = {cause: party for party, causes in PARTIES.items() for cause in causes}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(slots=True)
 class Split:
     """A stretch of an exchange's time, divided among the parties.
 
@@ -55,6 +55,10 @@ def split(tables: Tables, exchange_no: int, from_ns: int, to_ns: int) -> Split:
     """Divide a stretch of an exchange's time."""
     ledger = tables.ledger
     mine = ledger.rows_of(exchange_no)
+    # The entries of an exchange touch, in order of time.
+    first = mine.start + int(ledger.to_ns[mine].searchsorted(from_ns, "right"))
+    last = mine.start + int(ledger.from_ns[mine].searchsorted(to_ns, "left"))
+    mine = slice(first, max(first, last))
     ns = dict.fromkeys(PARTIES, 0)
     causes: dict[str, int] = {}
     rows: dict[str, list[int]] = defaultdict(list)

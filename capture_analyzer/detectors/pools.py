@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from capture_analyzer.detectors.servers import Server, server_of
+from capture_analyzer.detectors.servers import Server, servers
 from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.exchanges import Exchange
@@ -71,9 +71,7 @@ def pools(
         least: leave out pools of fewer connections.
         among: only pools with one of these connections; None = all.
     """
-    keys: dict[tuple[str, Server], list[Connection]] = {}
-    for connection in tables.connections:
-        keys.setdefault((connection.client_ip, server_of(connection)), []).append(connection)
+    keys = tables.once(_by_ends)
     wanted = None if among is None else set(among)
     exchanges: dict[int, list[Exchange]] = {}
     for rows in keys.values():
@@ -96,6 +94,14 @@ def pools(
         if used and len(used) >= least:
             found[key] = sorted(used, key=_opening)
     return found
+
+
+def _by_ends(tables: Tables) -> dict[tuple[str, Server], list[Connection]]:
+    """All connections by client and server."""
+    keys: dict[tuple[str, Server], list[Connection]] = {}
+    for connection, server in zip(tables.connections, tables.once(servers), strict=True):
+        keys.setdefault((connection.client_ip, server), []).append(connection)
+    return keys
 
 
 def _pooled(connection: Connection, exchanges: list[Exchange]) -> Pooled:

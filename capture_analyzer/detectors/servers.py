@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
+from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.connections import Connection
 
 Server = tuple[str, int]
@@ -14,6 +15,11 @@ Server = tuple[str, int]
 def server_of(connection: Connection) -> Server:
     """The server of a connection: endpoints of one name and port are one server."""
     return (connection.server_name or connection.server_ip, connection.server_port)
+
+
+def servers(tables: Tables) -> list[Server]:
+    """The server of each connection, by number; to be asked for by `Tables.once`."""
+    return [server_of(connection) for connection in tables.connections]
 
 
 def label(connection: Connection) -> str:

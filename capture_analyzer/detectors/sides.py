@@ -21,7 +21,7 @@ def packets_by_side(tables: Tables) -> tuple[NDArray[np.int64], NDArray[np.int64
 
 def whole(tables: Tables, connection_no: NDArray[np.int32]) -> NDArray[np.bool_]:
     """Whether both sides of each of these connections were captured."""
-    server, client = packets_by_side(tables)
+    server, client = tables.once(packets_by_side)
     both = (server > 0) & (client > 0)
     return both[connection_no]
 
@@ -32,7 +32,7 @@ def one_sided(tables: Tables) -> list[Connection]:
     What proves it is an acknowledgement: whoever acknowledges has received something. A
     connection request without an answer is none, and neither is one that was refused.
     """
-    server, client = packets_by_side(tables)
+    server, client = tables.once(packets_by_side)
     alone = np.flatnonzero((server == 0) != (client == 0))
     if not len(alone):
         return []

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from capture_analyzer.model.anomalies import Anomaly
 from capture_analyzer.model.capture import CaptureFile, Interface
@@ -34,6 +34,8 @@ from capture_analyzer.model.windows import Windows
 
 if TYPE_CHECKING:
     import pandas as pd
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(slots=True)
@@ -89,6 +91,19 @@ class Tables:
     _handshakes: dict[int, list[HandshakeMessage]] | None = dataclasses.field(
         default=None, init=False, repr=False, compare=False
     )
+    _made: dict[Callable[[Tables], Any], Any] = dataclasses.field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def once(self, make: Callable[[Tables], T]) -> T:
+        """What a function makes of these tables, made once for all that ask for it.
+
+        To be asked of complete tables; the result is not to be changed.
+        """
+        if make not in self._made:
+            self._made[make] = make(self)
+        made: T = self._made[make]
+        return made
 
     def exchange_nos_of(self, connection_nos: Iterable[int]) -> list[int]:
         """The exchanges of some connections, in order. To be asked of complete tables."""

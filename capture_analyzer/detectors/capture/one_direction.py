@@ -49,7 +49,7 @@ def detect(tables: Tables, options: object) -> Iterable[Finding]:
     if not connections:
         return
     count, total = len(connections), len(tables.connections)
-    _, client = packets_by_side(tables)
+    _, client = tables.once(packets_by_side)
     numbers = [connection.connection_no for connection in connections]
     from_client = sum(int(client[number]) > 0 for number in numbers)
     if from_client == count:

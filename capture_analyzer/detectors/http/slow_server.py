@@ -44,7 +44,7 @@ import numpy as np
 from capture_analyzer import wording
 from capture_analyzer.detectors.contract import Meta
 from capture_analyzer.detectors.phrases import amount, time_range
-from capture_analyzer.detectors.servers import Server, label, server_of
+from capture_analyzer.detectors.servers import Server, label, servers
 from capture_analyzer.detectors.severity import Booked, booked
 from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.column import column
@@ -95,7 +95,7 @@ def detect(tables: Tables, options: Options) -> Iterable[Finding]:
         & (think.confidence >= WEAKEST)
     )
     groups: dict[tuple[Server, Severity], list[_Slow]] = {}
-    servers = [server_of(connection) for connection in tables.connections]
+    server_by_no = tables.once(servers)
     warning_ns = options.warning_ms * 1_000_000
     picked = zip(
         slow.tolist(), think.exchange_nos[slow].tolist(), think.cost_ns[slow].tolist(), strict=True
@@ -105,13 +105,13 @@ def detect(tables: Tables, options: Options) -> Iterable[Finding]:
         if exchange.ttft_ns is not None:
             continue  # a model at work
         severity: Severity = "warning" if cost_ns >= warning_ns else "info"
-        group = groups.setdefault((servers[exchange.connection_no], severity), [])
+        group = groups.setdefault((server_by_no[exchange.connection_no], severity), [])
         group.append(_Slow(cost_ns, index, exchange))
     if not groups:
         return
     totals: dict[Server, int] = {}
     for exchange in tables.exchanges:
-        server = servers[exchange.connection_no]
+        server = server_by_no[exchange.connection_no]
         totals[server] = totals.get(server, 0) + 1
     for (server, severity), group in groups.items():
         yield _finding(tables, think, severity, group, totals[server])

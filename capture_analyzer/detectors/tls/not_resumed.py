@@ -32,7 +32,7 @@ from capture_analyzer import wording
 from capture_analyzer.detectors.about import about, number_of
 from capture_analyzer.detectors.contract import Meta
 from capture_analyzer.detectors.phrases import upper_first
-from capture_analyzer.detectors.servers import Server, label, server_of
+from capture_analyzer.detectors.servers import Server, label, servers
 from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding
@@ -66,18 +66,19 @@ class _Full:
 def detect(tables: Tables, options: object) -> Iterable[Finding]:
     """Yield a finding for each server."""
     completed: dict[tuple[str, Server], int] = {}  # when a client's first handshake ended
-    for connection in tables.connections:
+    rows = list(zip(tables.connections, tables.once(servers), strict=True))
+    for connection, server in rows:
         tls = connection.tls
         if tls is not None and tls.end_ns is not None:
-            key = (connection.client_ip, server_of(connection))
-            completed[key] = min(completed.get(key, tls.end_ns), tls.end_ns)
+            key = (connection.client_ip, server)
+            if completed.setdefault(key, tls.end_ns) > tls.end_ns:
+                completed[key] = tls.end_ns
     groups: dict[Server, list[_Full]] = {}
     totals: dict[Server, int] = {}
-    for connection in tables.connections:
+    for connection, server in rows:
         tls = connection.tls
         if tls is None or tls.start_ns is None or tls.end_ns is None or tls.resumed is None:
             continue
-        server = server_of(connection)
         totals[server] = totals.get(server, 0) + 1
         if tls.resumed:
             continue

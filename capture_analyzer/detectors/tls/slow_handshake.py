@@ -43,7 +43,7 @@ from capture_analyzer.detectors.servers import Server, label, server_of
 from capture_analyzer.detectors.setups import Carried, carried
 from capture_analyzer.detectors.severity import by_default, worst
 from capture_analyzer.model.analysis import Tables
-from capture_analyzer.model.column import column
+from capture_analyzer.model.column import column, rows_equal
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding
 from capture_analyzer.model.packets import LABELS
 
@@ -100,12 +100,12 @@ def detect(tables: Tables, options: Options) -> Iterable[Finding]:
     if not numbers:
         return
     setups = carried(tables, "tls_handshake", set(numbers))
-    again = np.flatnonzero(tables.packets.label == _RETRANSMISSION)
+    again = _repeats(tables)
     groups: dict[tuple[Server, str], list[_Slow]] = {}
     for shake in handshakes_of(tables, numbers):
         setup = setups.get(shake.connection.connection_no)
         for slow in _steps(shake, setup):
-            if slow.beyond_ns <= least or _repeated(tables, again, slow):
+            if slow.beyond_ns <= least or _repeated(again, slow):
                 continue
             if setup is not None and slow.cost_ns <= least:
                 continue  # another cause took that time
@@ -134,11 +134,18 @@ def _steps(shake: Handshake, setup: Carried | None) -> Iterable[_Slow]:
         yield _Slow(shake, side, step, begin, end, end - begin - allowed, setup, packets)
 
 
-def _repeated(tables: Tables, again: NDArray[np.int64], slow: _Slow) -> bool:
-    """Whether one of the segments sent `again` falls into a step: then the network was slow."""
+def _repeats(tables: Tables) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Connection and time of each segment that was sent again, by connection."""
     packets = tables.packets
-    mine = again[packets.connection_no[again] == slow.shake.connection.connection_no]
-    times = packets.time_ns[mine]
+    rows = np.flatnonzero(packets.label == _RETRANSMISSION)
+    rows = rows[np.argsort(packets.connection_no[rows], kind="stable")]
+    return packets.connection_no[rows], packets.time_ns[rows]
+
+
+def _repeated(again: tuple[NDArray[np.int32], NDArray[np.int64]], slow: _Slow) -> bool:
+    """Whether one of the segments sent `again` falls into a step: then the network was slow."""
+    connection_no, time_ns = again
+    times = time_ns[rows_equal(connection_no, slow.shake.connection.connection_no)]
     return bool(((times >= slow.from_ns) & (times <= slow.to_ns)).any())
 
 

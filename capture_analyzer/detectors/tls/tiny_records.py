@@ -38,7 +38,7 @@ from capture_analyzer import wording
 from capture_analyzer.detectors.contract import Meta
 from capture_analyzer.detectors.servers import Server, label, server_of
 from capture_analyzer.model.analysis import Tables
-from capture_analyzer.model.column import column
+from capture_analyzer.model.column import column, rows_equal
 from capture_analyzer.model.connections import Connection, TlsSummary
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding, Severity
 from capture_analyzer.model.tls_records import ROLE_CODE
@@ -101,10 +101,9 @@ def detect(tables: Tables, options: Options) -> Iterable[Finding]:
     )
     counted = ~(_control(tables, records.connection_no[data], content) | _spilled(stream, content))
     tiny = counted & (content <= options.tiny_bytes)
-    streams = np.zeros(2 * len(tables.connections), np.int64)
-    all_records, tiny_records = streams.copy(), streams
-    np.add.at(all_records, stream[counted], 1)
-    np.add.at(tiny_records, stream[tiny], 1)
+    count = 2 * len(tables.connections)
+    all_records = np.bincount(stream[counted], minlength=count)
+    tiny_records = np.bincount(stream[tiny], minlength=count)
     chosen = np.flatnonzero(
         (tiny_records >= options.least_records)
         & (tiny_records >= options.least_share * all_records)
@@ -112,7 +111,8 @@ def detect(tables: Tables, options: Options) -> Iterable[Finding]:
     groups: dict[tuple[Server, bool], list[_Direction]] = {}
     for number in chosen.tolist():
         connection = tables.connections[number >> 1]
-        mine = np.flatnonzero((stream == number) & counted)
+        part = rows_equal(stream, number)
+        mine = np.flatnonzero(counted[part]) + part.start
         small = data[mine[tiny[mine]]]
         packets = np.unique(records.first_packet_no[small])
         groups.setdefault((server_of(connection), number % 2 == 0), []).append(

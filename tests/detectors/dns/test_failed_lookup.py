@@ -106,9 +106,9 @@ def test_outcomes_are_findings_apart(hand_made: ModuleType) -> None:
 
 def test_near_miss_answers_were_not_captured(hand_made: ModuleType) -> None:
     """As a connection of which only the client's side is there shows."""
-    made = tables(hand_made, lookup(0, None))
-    made.connections = [hand_made.connection(0)]
-    made.packets.from_client[:] = 1
-    assert not judge(made)
-    made.packets.from_client[::2] = 0
-    assert judge(made)
+    for server, finds in ((1, False), (0, True)):
+        made = tables(hand_made, lookup(0, None))
+        made.connections = [hand_made.connection(0)]
+        made.packets.from_client[:] = 1
+        made.packets.from_client[::2] = server
+        assert bool(judge(made)) == finds
