@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +38,6 @@ from capture_analyzer.pipeline.redact import Redactor
 from capture_analyzer.pipeline.scan import scan
 from capture_analyzer.pipeline.select import Shown, limit, select
 from capture_analyzer.pipeline.sessions import Sessions
-from capture_analyzer.pipeline.tcp.limits import Path
 from capture_analyzer.pipeline.tcp.places import add_places
 from capture_analyzer.pipeline.tcp.samples import add_samples
 from capture_analyzer.pipeline.tcp.senders import sender_tables
@@ -164,6 +164,17 @@ def build(
         windows=windows,
         sender_limits=sender_limits,
         stalls=stalls,
+        repeats=Repeats(
+            functools.partial(
+                _finish_repeats,
+                packets=packets,
+                path=tcp.path,
+                holes=tcp.holes,
+                tls_records=dissected.tls_records,
+                frames=dissected.frames,
+                exchanges=shown.exchanges,
+            )
+        ),
         tls_records=dissected.tls_records,
         handshake_messages=dissected.handshake_messages,
         frames=dissected.frames,
@@ -187,22 +198,14 @@ def build(
         certificates=chains.certificates,
         ocsp_fetches=shown.ocsp_fetches,
     )
-    tables.repeats = _repeats_of(tables, tcp.path)
     pseudonymise(tables, redactor)
     return tables
 
 
-def _repeats_of(tables: Tables, path: Path) -> Repeats:
-    """Table `repeats`, empty until it is completed."""
-    return Repeats(functools.partial(_finish_repeats, tables=tables, path=path))
+def _finish_repeats(table: Repeats, numbers: NDArray[np.int64] | None, **sources: Any) -> None:
+    from capture_analyzer.pipeline.repeats import Sources, add_repeats  # most runs ask for none
 
-
-def _finish_repeats(
-    table: Repeats, numbers: NDArray[np.int64] | None, *, tables: Tables, path: Path
-) -> None:
-    from capture_analyzer.pipeline.repeats import add_repeats  # most runs ask for none
-
-    add_repeats(table, tables, path, numbers)
+    add_repeats(table, Sources(**sources), numbers)
 
 
 def _duration(packets: Packets) -> int:

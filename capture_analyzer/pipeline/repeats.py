@@ -15,12 +15,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.exchanges import Exchange
-from capture_analyzer.model.holes import HOLE_KINDS
-from capture_analyzer.model.packets import LABELS, SPURIOUS
+from capture_analyzer.model.frames import Frames
+from capture_analyzer.model.holes import HOLE_KINDS, Holes
+from capture_analyzer.model.packets import LABELS, SPURIOUS, Packets
 from capture_analyzer.model.repeats import Repeats
+from capture_analyzer.model.tls_records import TlsRecords
 from capture_analyzer.pipeline.tcp.limits import Path
 from capture_analyzer.pipeline.tcp.segments import SPAN
 from capture_analyzer.pipeline.tcp.senders.view import View, views
@@ -52,15 +53,24 @@ class _Row:
     delayed_ns: int
 
 
-def add_repeats(
-    table: Repeats, tables: Tables, path: Path, numbers: NDArray[np.int64] | None = None
-) -> None:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sources:
+    """The tables that it is made of; `path` is what is known of all streams."""
+
+    packets: Packets
+    path: Path
+    holes: Holes
+    tls_records: TlsRecords
+    frames: Frames
+    exchanges: list[Exchange]
+
+
+def add_repeats(table: Repeats, tables: Sources, numbers: NDArray[np.int64] | None = None) -> None:
     """Fill the table.
 
     Args:
         table: an empty one.
-        tables: all other tables.
-        path: what is known of all streams.
+        tables: what it is made of.
         numbers: of these connections; None = of all.
     """
     packets = tables.packets
@@ -74,7 +84,7 @@ def add_repeats(
     for exchange in tables.exchanges:
         exchanges.setdefault(exchange.connection_no, []).append(exchange)
     rows: list[_Row] = []
-    for view in views(packets, path, numbers):
+    for view in views(packets, tables.path, numbers):
         segments = view.segments
         contents: _Contents | None = None
         for element in np.flatnonzero(again[segments.index] & (segments.end > 0)).tolist():
@@ -97,7 +107,7 @@ def add_repeats(
 class _Contents:
     """Where records, frames and exchanges lie in one stream."""
 
-    def __init__(self, tables: Tables, view: View, stream: int, exchanges: list[Exchange]) -> None:
+    def __init__(self, tables: Sources, view: View, stream: int, exchanges: list[Exchange]) -> None:
         self.tables = tables
         self.view = view
         self.stream = stream

@@ -19,7 +19,8 @@ What to do:
 
 When it is wrong:
     A program with as many workers as connections, each of which sends its next request when it
-    has its answer, looks the same and has no queue. So does a request that needs the answer
+    has its answer, looks the same and has no queue; if it goes on for more than 20 requests a
+    connection, it is taken for that. So does a request that needs the answer
     before it, if it happens to be sent while all other connections are busy.
 
     The time that is estimated is the longest wait of each burst, if all its requests were wanted
@@ -29,6 +30,7 @@ When it is wrong:
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -42,6 +44,10 @@ from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.column import column
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding
+
+STEADY_REQUESTS: Final = 20
+"""Where so many requests a connection follow in one burst, it is more likely a program's steady
+work (a crawler, a load test) than a queue that is worked off."""
 
 READ_CONFIDENCE: Final = 0.7  # that there was a queue is inferred
 OPAQUE_CONFIDENCE: Final = 0.5
@@ -92,7 +98,7 @@ def detect(tables: Tables, options: Options) -> Iterable[Finding]:
         plain = [row for row in rows if not row.multiplexed and _one_at_a_time(row)]
         if len(plain) < options.connections:
             continue
-        queued = _queued(plain, options)
+        queued = _bursts(_queued(plain, options))
         if len(queued) >= options.least_requests:
             yield _finding(tables, queued, sum(len(row.exchanges) for row in plain))
 
@@ -171,6 +177,12 @@ def _queued(plain: Sequence[Pooled], options: Options) -> list[_Queued]:
             since = change.instant_ns
         full = now_full
     return found
+
+
+def _bursts(queued: Sequence[_Queued]) -> list[_Queued]:
+    """Those that were worked off in a while, burst by burst."""
+    counts = Counter(row.since_ns for row in queued)
+    return [row for row in queued if counts[row.since_ns] <= STEADY_REQUESTS * row.connections]
 
 
 def _finding(tables: Tables, queued: Sequence[_Queued], total: int) -> Finding:

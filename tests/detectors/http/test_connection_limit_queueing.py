@@ -71,3 +71,10 @@ def test_a_connection_that_ends_makes_room_for_none(hand_made: ModuleType) -> No
     rows = pool(hand_made, *BUSY, ((0, 100), (101, 300)), ((0, 120), (121, 300)))
     rows.connections[0].fin_ns = 90 * MS
     assert not judge(rows)
+
+
+def test_steady_work_is_no_queue(hand_made: ModuleType) -> None:
+    """Six workers, each of which has its next request ready for good."""
+    for turns, fires in ((10, True), (30, False)):
+        lane = tuple((turn * 50.0, turn * 50.0 + 49.0) for turn in range(turns))
+        assert bool(judge(pool(hand_made, *(lane,) * 6))) == fires
