@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.anomalies import Anomaly, Origin
-from capture_analyzer.model.byte_stream import ByteStream
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.frames import Frames
 from capture_analyzer.model.messages import Message
@@ -84,7 +83,8 @@ def dissect(
         connection = connections[number]
         connection.protocol = "opaque"
         with guard(number):
-            client, server = streams.stream(number, True), streams.stream(number, False)
+            client = Source(streams.stream(number, True))
+            server = Source(streams.stream(number, False))
             protocol = recognise(client, server)
             if protocol == "tls":
                 is_tls[number] = True
@@ -127,19 +127,18 @@ class _HttpReader:
 
     def read_opened(self, connection: Connection, opened: OpenedConnection) -> None:
         """Read a decrypted connection, if it is HTTP; keeps the `server_name` it has."""
-        protocol = recognise(opened.client, opened.server)
+        client, server = Source(opened.client), Source(opened.server)
+        protocol = recognise(client, server)
         if protocol in ("http/1.1", "h2"):
             tls, name = connection.tls, connection.server_name
             if tls is not None and name == tls.server_name_outer:
                 name = None  # a cover: the requests know better
             outer = connection.server_name
-            self.read(connection, protocol, opened.client, opened.server)
+            self.read(connection, protocol, client, server)
             connection.protocol = protocol
             connection.server_name = name or connection.server_name or outer
 
-    def read(
-        self, connection: Connection, protocol: str, client: ByteStream, server: ByteStream
-    ) -> None:
+    def read(self, connection: Connection, protocol: str, client: Source, server: Source) -> None:
         """Read a connection; sets its `server_name`."""
         number, redactor = connection.connection_no, self._redactor
         found: Parsed | DissectedHttp2
@@ -155,7 +154,7 @@ class _HttpReader:
         self.messages += found.messages
         connection.server_name = found.server_name
         if any(content.content_type == EVENT_STREAM for content in found.contents):
-            read_contents(Source(client), Source(server), found.contents, self._answers)
+            read_contents(client, server, found.contents, self._answers)
 
     def finish(self) -> None:
         """All connections have been read."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +17,17 @@ MOST_WAITING: Final = 1 << 16
 
 _MOST: Final = 2**31 - 1  # that a column of 32 bits can hold
 _CONTENT: Final = EVENT_KIND_CODE["content"]
+
+
+class _Chunks(NamedTuple):
+    """Columns of a ByteStream: its bytes must not be kept."""
+
+    starts: NDArray[np.int64]
+    origins: NDArray[np.int64]
+    seen_ns: NDArray[np.int64]
+    in_order_ns: NDArray[np.int64]
+    usable_ns: NDArray[np.int64]
+    packet_nos: NDArray[np.int32]
 
 
 class Answers:
@@ -36,7 +45,7 @@ class Answers:
         self.size = 0
         self.events = 0
         self._facts: list[StreamFacts] = []
-        self._streams: list[ByteStream] = []
+        self._streams: list[_Chunks] = []
         self._firsts: list[int] = []  # event of each answer
         self._pieces: list[int] = []  # where each begins in its stream
         self._sizes: list[int] = []  # of pieces
@@ -51,8 +60,17 @@ class Answers:
         if len(self._kinds) >= MOST_WAITING:
             self.place()
         self.events = 0
-        # The columns are enough: what is in the stream must not be kept.
-        self._streams.append(dataclasses.replace(stream, buffers=()))
+        origins = stream.starts if stream.origins is None else stream.origins
+        self._streams.append(
+            _Chunks(
+                stream.starts,
+                origins,
+                stream.seen_ns,
+                stream.in_order_ns,
+                stream.usable_ns,
+                stream.packet_nos,
+            )
+        )
         self._facts.append(facts)
         self._firsts.append(len(self._kinds))
 
@@ -111,11 +129,11 @@ class Answers:
         streams = self._streams
         counts = np.diff(np.array([*self._firsts, len(self._kinds)]))
         owner = np.repeat(np.arange(len(streams)), counts)
-        span = 1 + max(int(s.starts[-1] + s.lengths[-1]) for s in streams if len(s))
-        starts = _joined([stream.starts for stream in streams])
-        keys = starts + np.repeat(np.arange(len(streams)) * span, [len(s) for s in streams])
-        origins = _joined([s.starts if s.origins is None else s.origins for s in streams])
+        chunks = _Chunks(*map(np.concatenate, zip(*streams, strict=True)))
+        starts, origins = chunks.starts, chunks.origins
         pieces = np.array(self._pieces)
+        span = 1 + int(max(starts.max(initial=0), pieces.max()))
+        keys = starts + np.repeat(np.arange(len(streams)) * span, [len(s.starts) for s in streams])
         pieces -= starts_of(np.array(self._sizes))  # from a place to the offset in the stream
         bounds = np.cumsum(self._sizes)
 
@@ -133,18 +151,14 @@ class Answers:
             tokens[event] = min(count, _MOST)
         return Events(
             exchange_no=np.zeros(len(owner), np.int32),
-            seen_ns=_joined([stream.seen_ns for stream in streams])[chunk],
-            in_order_ns=_joined([stream.in_order_ns for stream in streams])[chunk],
-            time_ns=_joined([stream.usable_ns for stream in streams])[chunk],
+            seen_ns=chunks.seen_ns[chunk],
+            in_order_ns=chunks.in_order_ns[chunk],
+            time_ns=chunks.usable_ns[chunk],
             kind=np.frombuffer(bytes(self._kinds), np.uint8),
             size_bytes=said[:, 0],
             generated_chars=said[:, 1],
             output_tokens=tokens,
-            packet_no=np.concatenate([stream.packet_nos for stream in streams])[chunk],
+            packet_no=chunks.packet_nos[chunk],
             offset=offset,
             end_offset=last + 1,
         )
-
-
-def _joined(columns: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    return np.concatenate(columns)

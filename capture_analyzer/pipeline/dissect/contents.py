@@ -114,6 +114,8 @@ class _Answer:
     def read_plain(self, pieces: Sequence[tuple[int, int]]) -> None:
         """Content that is as it was sent."""
         source = self._source
+        if source.solid and self._read_solid(pieces):
+            return
         for start, length in pieces:
             if not length:
                 self._finish_run()
@@ -139,6 +141,25 @@ class _Answer:
                     return
                 at = following
         self._finish_run()
+
+    def _read_solid(self, pieces: Sequence[tuple[int, int]]) -> bool:
+        """Likewise, if nothing of it is missing; whether that is so."""
+        source = self._source
+        offsets = [start for start, _ in pieces]
+        sizes = [length for _, length in pieces]
+        if (
+            not pieces
+            or 0 in sizes
+            or offsets[0] < source.starts[0]
+            or offsets[-1] + sizes[-1] > source.captured_end
+            or sum(sizes) > codings.MAX_DECODED
+        ):
+            return False
+        solid, shift = source.solid, source.shift
+        self._parts = [solid[start + shift : start + shift + length] for start, length in pieces]
+        self._offsets = offsets
+        self._finish_run()
+        return True
 
     def _finish_run(self) -> None:
         """Find the events of what was read so far; something is missing behind it."""

@@ -73,9 +73,14 @@ def speak_tls(first: NDArray[np.uint8]) -> NDArray[np.bool_]:
     return result
 
 
-def recognise(client: ByteStream, server: ByteStream) -> Protocol:
-    """What a connection that does not begin with a TLS hello speaks."""
-    asked, answered = Source(client), Source(server)
+def recognise(asked: Source, answered: Source) -> Protocol:
+    """What a connection that does not begin with a TLS hello speaks.
+
+    Args:
+        asked: the client's bytes.
+        answered: the server's.
+    """
+    client, server = asked.stream, answered.stream
     if asked.read(0, len(H2_PREFACE)) == H2_PREFACE:
         return "h2"
     if begins_request(asked, 0) or begins_response(answered, 0):

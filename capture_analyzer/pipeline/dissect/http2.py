@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.anomalies import Anomaly, Origin
-from capture_analyzer.model.byte_stream import ByteStream
 from capture_analyzer.model.messages import Field, Message
 from capture_analyzer.pipeline.redact import Redactor
 from capture_analyzer.protocols.hpack import HeaderField
@@ -57,20 +56,20 @@ class DissectedHttp2:
     frames: list[NDArray[np.int64]] = dataclasses.field(default_factory=list)
 
 
-def dissect_http2(client: ByteStream, server: ByteStream, redactor: Redactor) -> DissectedHttp2:
+def dissect_http2(client: Source, server: Source, redactor: Redactor) -> DissectedHttp2:
     """Read both directions of an HTTP/2 connection."""
     result = DissectedHttp2()
-    for stream in (client, server):
-        _Reader(stream, redactor, result).read()
+    for source in (client, server):
+        _Reader(source, redactor, result).read()
     return result
 
 
 class _Reader:
     """Reads one direction."""
 
-    def __init__(self, stream: ByteStream, redactor: Redactor, result: DissectedHttp2) -> None:
-        self._stream = stream
-        self._source = Source(stream)
+    def __init__(self, source: Source, redactor: Redactor, result: DissectedHttp2) -> None:
+        self._stream = source.stream
+        self._source = source
         self._redactor = redactor
         self._result = result
         self._pieces: dict[int, list[tuple[int, int]]] = {}  # by id() of the message

@@ -10,11 +10,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
-from capture_analyzer.model.byte_stream import ByteStream
 from capture_analyzer.model.messages import Message
 from capture_analyzer.protocols.http1 import content as framing
 from capture_analyzer.protocols.http1.direction import Direction, Head, Located, Parsed, Problem
 from capture_analyzer.protocols.http1.head import Reduce
+from capture_analyzer.protocols.http1.source import Source
 
 __all__ = ["MAX_MESSAGES", "Located", "Parsed", "Problem", "parse"]
 
@@ -22,7 +22,7 @@ MAX_MESSAGES: Final = 1 << 20
 """Messages read of one direction: more than any capture that fits the rest of the analysis."""
 
 
-def parse(client: ByteStream, server: ByteStream, reduce: Reduce) -> Parsed:
+def parse(client: Source, server: Source, reduce: Reduce) -> Parsed:
     """Read the messages of both directions.
 
     Args:
@@ -43,7 +43,7 @@ class _Request:
 
 
 class _Connection:
-    def __init__(self, client: ByteStream, server: ByteStream, reduce: Reduce) -> None:
+    def __init__(self, client: Source, server: Source, reduce: Reduce) -> None:
         self.parsed = Parsed()
         self.reduce = reduce
         self.client = Direction(client, reduce, self.parsed)

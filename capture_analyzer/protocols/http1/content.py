@@ -119,7 +119,10 @@ def chunked(source: Source, start: int, reduce: Reduce, *, from_client: bool) ->
     """Content in chunks (RFC 9112, section 7.1)."""
     content = Content(start, complete=False, pieces=[])
     pieces = content.pieces
-    at, size_at, length = start, start, 0
+    at = size_at = start
+    if pieces is not None and source.solid:
+        at = size_at = _regular_chunks(source, start, pieces)
+    length = sum(size for _, size in pieces or ())
     while True:
         line = source.read(size_at, size_at + 20)
         match = _CHUNK_LINE.match(line)
@@ -170,6 +173,26 @@ def chunked(source: Source, start: int, reduce: Reduce, *, from_client: bool) ->
     content.length = length
     content.pieces = pieces
     return content
+
+
+def _regular_chunks(source: Source, start: int, pieces: list[tuple[int, int]]) -> int:
+    """Take the chunks from `start` on that are followed by another, in the usual form.
+
+    Returns:
+        Where the size of the next chunk is due.
+    """
+    solid, shift = source.solid, source.shift
+    limit = source.captured_end + shift
+    match = _FIRST_CHUNK_LINE.match(solid, start + shift, limit)
+    following = _BARE_CHUNK_LINE.match
+    while match is not None and len(pieces) < MAX_PIECES:
+        at, size = match.end(), int(match[1], 16)
+        behind = following(solid, at + size, limit) if size else None
+        if behind is None:
+            return match.start(1) - shift
+        pieces.append((at - shift, size))
+        match = behind
+    return start if match is None else match.start(1) - shift
 
 
 def _after_gap(source: Source, offset: int, captured: int, from_client: bool) -> int | None:

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Final
 
-from capture_analyzer.model.byte_stream import ByteStream
 from capture_analyzer.model.messages import Message
 from capture_analyzer.protocols import codings
 from capture_analyzer.protocols.http1 import content as framing
@@ -107,8 +106,9 @@ class Head:
 class Direction:
     """One direction: where its next message begins, and how to get there."""
 
-    def __init__(self, stream: ByteStream, reduce: Reduce, parsed: Parsed) -> None:
-        self.source = Source(stream)
+    def __init__(self, source: Source, reduce: Reduce, parsed: Parsed) -> None:
+        stream = source.stream
+        self.source = source
         self.stream = stream
         self.from_client = stream.from_client
         self.reduce = reduce

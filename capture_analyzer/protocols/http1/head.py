@@ -19,6 +19,18 @@ MAX_FIELDS: Final = 512
 
 _NAME: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _FOLD: Final = re.compile(rb"\r?\n[ \t]+")
+_LONG_LINE: Final = 512  # octets; longer lines are not remembered
+_FRAMING: Final = frozenset(
+    (
+        "content-length",
+        "transfer-encoding",
+        "content-encoding",
+        "content-type",
+        "host",
+        "upgrade",
+    )
+)
+"""Fields that `Section` has an attribute for."""
 _READ_SIZES: Final = (4096, 1 << 15, MAX_HEAD_BYTES)
 
 
@@ -66,25 +78,30 @@ def find_end(source: Source, offset: int) -> tuple[bytes, bool]:
         The bytes, and whether the empty line was found: without it, what was captured up to
         a gap, the end of the capture or `MAX_HEAD_BYTES`.
     """
+    if source.solid:
+        begin = offset + source.shift
+        stop = min(offset + MAX_HEAD_BYTES, source.captured_end) + source.shift
+        end = _empty_line(source.solid, begin, stop)
+        return source.solid[begin : end or stop], end > 0
     data = b""
     for size in (source.rest_of_chunk(offset) - offset, *_READ_SIZES):
         if size <= len(data):
             continue
         searched = max(0, len(data) - 3)
         data = source.read(offset, offset + min(size, MAX_HEAD_BYTES))
-        end = _empty_line(data, searched)
+        end = _empty_line(data, searched, len(data))
         if end:
             return data[:end], True
     return data, False
 
 
-def _empty_line(data: bytes, start: int) -> int:
-    """Offset behind the first empty line behind a line; 0 without one.
+def _empty_line(data: bytes, start: int, stop: int) -> int:
+    """Place behind the first empty line behind a line; 0 without one.
 
     Line ends may lack their CR (RFC 9112, section 2.2).
     """
-    end = data.find(b"\n\r\n", start)
-    bare = data.find(b"\n\n", start, end if end >= 0 else len(data))
+    end = data.find(b"\n\r\n", start, stop)
+    bare = data.find(b"\n\n", start, end if end >= 0 else stop)
     if bare >= 0:
         return bare + 2
     return end + 3 if end >= 0 else 0
@@ -102,16 +119,16 @@ def parse_section(raw: bytes, reduce: Reduce, *, trailer: bool = False) -> Secti
         problems["a field value is folded"] = None
         raw = _FOLD.sub(b" ", raw).lstrip(b" \t")
     for line in raw.split(b"\n"):
-        raw_name, colon, raw_value = line.removesuffix(b"\r").partition(b":")
-        if not colon and not raw_name:
+        field = _field(line) if len(line) <= _LONG_LINE else _field.__wrapped__(line)
+        if field is None:
             continue
-        name, valid = _field_name(raw_name)
-        if not colon or not valid:
+        name, value, valid, frames = field
+        if not valid:
             problems["a line is no field"] = None
-            if not colon:
-                continue
-        value = printable(raw_value.strip(b" \t"))
-        _note(section, name, value)
+        if value is None:
+            continue
+        if frames:
+            _note(section, name, value)
         if len(fields) < MAX_FIELDS:
             fields.append(Field(name, reduce.value(name, value), trailer))
         else:
@@ -121,9 +138,20 @@ def parse_section(raw: bytes, reduce: Reduce, *, trailer: bool = False) -> Secti
 
 
 @functools.lru_cache(maxsize=4096)
-def _field_name(raw: bytes) -> tuple[str, bool]:
-    """A field name in lower case, and whether it is one (no whitespace before the colon)."""
-    return printable(raw.strip(b" \t")).lower(), _NAME.fullmatch(raw) is not None
+def _field(line: bytes) -> tuple[str, str | None, bool, bool] | None:
+    """What a line of a section says: field lines repeat from message to message.
+
+    Returns:
+        Name in lower case, value (None: there is no colon), whether it is a field (no whitespace
+        before the colon) and whether it is one of `_FRAMING`. None of an empty line.
+    """
+    raw_name, colon, raw_value = line.removesuffix(b"\r").partition(b":")
+    if not colon and not raw_name:
+        return None
+    name = printable(raw_name.strip(b" \t")).lower()
+    value = printable(raw_value.strip(b" \t")) if colon else None
+    valid = colon != b"" and _NAME.fullmatch(raw_name) is not None
+    return name, value, valid, name in _FRAMING
 
 
 def _note(section: Section, name: str, value: str) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
+import numpy as np
+
 from capture_analyzer.model.byte_stream import ByteStream
 
 
@@ -20,15 +22,13 @@ class Source:
     """
 
     __slots__ = (
-        "_buffer_nos",
-        "_buffer_offsets",
         "_first",
         "_gaps",
         "_origins",
         "_packet_nos",
         "_seen_ns",
+        "_spans",
         "_usable_ns",
-        "_views",
         "captured_end",
         "end",
         "ends",
@@ -45,22 +45,20 @@ class Source:
         self.captured_end = self.ends[-1] if self.ends else 0
         self.end = max(stream.end, self.captured_end)
         # What is looked at a few times becomes a Python number only then.
-        self._buffer_offsets = stream.buffer_offsets.data
-        self._buffer_nos = stream.buffer_nos.data
         self._packet_nos = stream.packet_nos.data
         self._seen_ns = stream.seen_ns.data
         self._usable_ns = stream.usable_ns.data
         origins = stream.origins
         self._origins = None if origins is None else origins.data
-        self._views: list[memoryview] | None = None
+        self._spans: _Spans | None = None
         self._gaps: list[tuple[int, int]] | None = None
         self.solid = b""
         self.shift = self._first = 0
         if stream.solid and self.starts:
-            buffer = stream.buffers[self._buffer_nos[0]]
+            buffer = stream.buffers[stream.buffer_nos[0]]
             if isinstance(buffer, bytes):
                 self._first = self.starts[0]
-                self.solid, self.shift = buffer, self._buffer_offsets[0] - self._first
+                self.solid, self.shift = buffer, int(stream.buffer_offsets[0]) - self._first
 
     def chunk(self, offset: int) -> int:
         """Index of the chunk that holds a byte, -1 if the capture lacks it."""
@@ -77,28 +75,9 @@ class Source:
             if start < self._first:
                 return b""
             return self.solid[start + self.shift : min(stop, self.captured_end) + self.shift]
-        index = bisect_right(self.starts, start) - 1
-        if index < 0 or start >= self.ends[index]:
-            return b""
-        view, shift = self._chunk(index)
-        if stop <= self.ends[index]:
-            return bytes(view[start + shift : stop + shift])
-        parts = [view[start + shift : self.ends[index] + shift]]
-        index += 1
-        while index < len(self.starts) and self.starts[index] == self.ends[index - 1]:
-            if self.starts[index] >= stop:
-                break
-            view, shift = self._chunk(index)
-            parts.append(view[self.starts[index] + shift : min(self.ends[index], stop) + shift])
-            index += 1
-        return b"".join(parts)
-
-    def _chunk(self, index: int) -> tuple[memoryview, int]:
-        """The buffer of a chunk, and from an offset to the place in it."""
-        if self._views is None:
-            self._views = [memoryview(buffer) for buffer in self.stream.buffers]
-        shift = self._buffer_offsets[index] - self.starts[index]
-        return self._views[self._buffer_nos[index]], shift
+        if self._spans is None:
+            self._spans = _Spans(self.stream)
+        return self._spans.read(start, stop)
 
     def rest_of_chunk(self, offset: int) -> int:
         """Offset behind the chunk that holds a captured byte."""
@@ -147,3 +126,42 @@ class Source:
         """When the receiver's application could use a chunk."""
         usable_ns: int = self._usable_ns[chunk]
         return usable_ns
+
+
+class _Spans:
+    """Where the bytes of a stream lie: stretches of one buffer, of one chunk or several."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        starts, lengths, places = stream.starts, stream.lengths, stream.buffer_offsets
+        begins = np.ones(len(stream), np.bool_)
+        begins[1:] = (
+            (starts[1:] != starts[:-1] + lengths[:-1])
+            | (places[1:] != places[:-1] + lengths[:-1])
+            | (stream.buffer_nos[1:] != stream.buffer_nos[:-1])
+        )
+        first = np.flatnonzero(begins)
+        last = np.append(first, len(stream))[1:] - 1
+        self._starts: list[int] = starts[first].tolist()
+        self._ends: list[int] = (starts[last] + lengths[last]).tolist()
+        self._shifts: list[int] = (places[first] - starts[first]).tolist()
+        self._buffer_nos: list[int] = stream.buffer_nos[first].tolist()
+        self._views = [memoryview(buffer) for buffer in stream.buffers]
+
+    def read(self, start: int, stop: int) -> bytes:
+        """As `Source.read`."""
+        starts, ends = self._starts, self._ends
+        index = bisect_right(starts, start) - 1
+        if index < 0 or start >= ends[index]:
+            return b""
+        if stop <= ends[index]:
+            return bytes(self._part(index, start, stop))
+        parts = [self._part(index, start, ends[index])]
+        index += 1
+        while index < len(starts) and starts[index] == ends[index - 1] and starts[index] < stop:
+            parts.append(self._part(index, starts[index], min(ends[index], stop)))
+            index += 1
+        return b"".join(parts)
+
+    def _part(self, index: int, start: int, stop: int) -> memoryview:
+        shift = self._shifts[index]
+        return self._views[self._buffer_nos[index]][start + shift : stop + shift]

@@ -16,8 +16,10 @@ def chat(event_type: str, content: dict[str, Any]) -> EventFacts | None:
         return None
     usage = content.get("usage")
     counts = usage if isinstance(usage, dict) else {}
-    input_tokens = first_int(counts, "prompt_tokens", "input_tokens")
-    output_tokens = first_int(counts, "completion_tokens", "output_tokens")
+    input_tokens = output_tokens = None
+    if counts:
+        input_tokens = first_int(counts, "prompt_tokens", "input_tokens")
+        output_tokens = first_int(counts, "completion_tokens", "output_tokens")
     chars = 0
     finish = None
     role = False
@@ -25,12 +27,15 @@ def chat(event_type: str, content: dict[str, Any]) -> EventFacts | None:
         if not isinstance(choice, dict):
             continue
         finish = short_word(choice.get("finish_reason")) or finish
-        delta = choice.get("delta")
         chars += text_length(choice.get("text"))
+        delta = choice.get("delta")
         if isinstance(delta, dict):
             role = role or "role" in delta
-            chars += sum(text_length(delta.get(name)) for name in _TEXT_MEMBERS)
-            chars += _tool_chars(delta)
+            for name in _TEXT_MEMBERS:
+                if name in delta:
+                    chars += text_length(delta[name])
+            if "tool_calls" in delta or "function_call" in delta:
+                chars += _tool_chars(delta)
     if chars:
         return EventFacts("content", chars, input_tokens, output_tokens, finish=finish)
     error = content.get("error")

@@ -63,9 +63,12 @@ class Repeats:
             return False
         texts = []
         for found in _TEXT.finditer(data):
+            start, end = found.span(1)
+            if end - start > 4 * facts.generated_chars:  # octets of the longest characters
+                continue
             size = _characters(found[1])
             if 0 < size <= facts.generated_chars:
-                texts.append((size, found.start(1), found.end(1)))
+                texts.append((size, start, end))
         # Most likely all that is generated is one text.
         texts.sort(key=lambda text: text[0] != facts.generated_chars)
         for size, start, end in texts:

@@ -109,11 +109,11 @@ LAST = b"0\r\n\r\n"
 def read(stream_of: Any, answer: bytes, cuts: Sequence[int] = (), **more: Any) -> list[Message]:
     """Messages of a connection with one request and this answer."""
     redactor = Redactor("default")
-    client = stream_of(REQUEST, from_client=True, seen_ns=[0])
-    server = stream_of(answer, cuts, **more)
+    client = Source(stream_of(REQUEST, from_client=True, seen_ns=[0]))
+    server = Source(stream_of(answer, cuts, **more))
     parsed = parse(client, server, redactor)
     answers = Answers()
-    read_contents(Source(client), Source(server), parsed.contents, answers)
+    read_contents(client, server, parsed.contents, answers)
     answers.place()
     return parsed.messages
 

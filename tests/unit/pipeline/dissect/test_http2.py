@@ -94,7 +94,7 @@ def dissected(
 ) -> tuple[list[Message], list[Message], DissectedHttp2]:
     """Requests, responses and the rest."""
     redactor = Redactor(redact)
-    found = dissect_http2(client, server, redactor)
+    found = dissect_http2(Source(client), Source(server), redactor)
     answers = Answers()
     read_contents(Source(client), Source(server), found.contents, answers)
     answers.place()

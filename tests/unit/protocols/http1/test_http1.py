@@ -9,6 +9,7 @@ import pytest
 
 from capture_analyzer.protocols.http1 import direction
 from capture_analyzer.protocols.http1.connection import parse
+from capture_analyzer.protocols.http1.source import Source
 
 
 class Everything:
@@ -37,7 +38,7 @@ def read(make_stream):
         for side, pieces in (("client", client), ("server", server)):
             mine = {k.partition("_")[2]: v for k, v in options.items() if k.startswith(side)}
             both[side] = make_stream(pieces, from_client=side == "client", **mine)
-        return parse(both["client"], both["server"], Everything())
+        return parse(Source(both["client"]), Source(both["server"]), Everything())
 
     return run
 
@@ -496,6 +497,6 @@ def test_damage_never_raises(make_stream, seed):
                     fin_ns=rng.choice((None, 999)),
                 )
             )
-        for message in parse(*streams, Everything()).messages:
+        for message in parse(*map(Source, streams), Everything()).messages:
             assert message.length >= 0
             assert 0 <= message.missing_bytes <= message.length
