@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -54,7 +55,10 @@ def run() -> NoReturn:
         sys.stdout.flush()
     except BrokenPipeError:
         output.drop()
-    sys.exit(code)
+    except OSError as error:
+        code = _unwritten(error)
+        output.drop()
+    process.end(code)
 
 
 def _code_of(arguments: list[str]) -> int:
@@ -84,6 +88,8 @@ def _code_of(arguments: list[str]) -> int:
         unreadable = isinstance(error, CaptureReadError | KeyLogError)
         _complain(str(error))
         return exit_codes.UNREADABLE if unreadable else exit_codes.USAGE
+    except OSError as error:
+        return _unwritten(error) if error.errno == errno.ENOSPC else _internal(error)
     except Exception as error:
         return _internal(error)
     return code if isinstance(code, int) else exit_codes.DONE
@@ -91,6 +97,12 @@ def _code_of(arguments: list[str]) -> int:
 
 def _complain(sentence: str) -> None:
     click.echo(f"{_NAME}: {printable(sentence)}", err=True)
+
+
+def _unwritten(error: OSError) -> int:
+    """What was to be printed found no place, such as on a full disk."""
+    _complain(f"the output can't be written: {error.strerror}")
+    return exit_codes.USAGE
 
 
 def _internal(error: Exception) -> int:

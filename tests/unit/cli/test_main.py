@@ -27,6 +27,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> R
 
     def run(*arguments: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["capture-analyzer", *map(str, arguments)])
+        monkeypatch.setattr("capture_analyzer.cli.process.end", sys.exit)  # not this process
         with pytest.raises(SystemExit) as stop:
             program.run()
         assert isinstance(stop.value.code, int)
@@ -52,6 +53,22 @@ def analysed(monkeypatch: pytest.MonkeyPatch, hand_made: ModuleType) -> dict[str
 
     monkeypatch.setattr("capture_analyzer.api.analyze", analyze)
     return called
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_output_that_finds_no_place() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "capture_analyzer", "--version"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert done.stderr == (
+        "capture-analyzer: the output can't be written: No space left on device\n"
+    )
 
 
 def test_version(run: Run) -> None:
