@@ -131,11 +131,11 @@ class Answers:
         owner = np.repeat(np.arange(len(streams)), counts)
         chunks = _Chunks(*map(np.concatenate, zip(*streams, strict=True)))
         starts, origins = chunks.starts, chunks.origins
-        pieces = np.array(self._pieces)
-        span = 1 + int(max(starts.max(initial=0), pieces.max()))
+        pieces, sizes = np.array(self._pieces), np.array(self._sizes)
+        span = 1 + int(max(starts.max(initial=0), (pieces + sizes).max()))
         keys = starts + np.repeat(np.arange(len(streams)) * span, [len(s.starts) for s in streams])
-        pieces -= starts_of(np.array(self._sizes))  # from a place to the offset in the stream
-        bounds = np.cumsum(self._sizes)
+        pieces -= starts_of(sizes)  # from a place to the offset in the stream
+        bounds = np.cumsum(sizes)
 
         def located(places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
             """(the chunk that holds each place, its offset in the transport's stream)."""

@@ -191,6 +191,24 @@ def test_the_three_times_of_an_event(stream_of: Any) -> None:
     assert [event.in_order_ns // MS for event in told.events] == [2, 60, 60]
 
 
+def test_answers_of_several_streams_are_placed_together(stream_of: Any) -> None:
+    answers = Answers()
+    client = Source(stream_of(REQUEST, from_client=True, seen_ns=[0]))
+    told = []
+    for cut in (0, 1):
+        # In the first stream the last packet begins early and holds nearly all events.
+        answer = head() + b"".join(map(chunk, EVENTS)) + LAST
+        server = Source(stream_of(answer, [len(head()) + 10 + cut * 500]))
+        parsed = parse(client, server, Redactor("default"))
+        read_contents(client, server, parsed.contents, answers)
+        told.append(parsed.messages[1].stream)
+    answers.place()
+    assert [[event.packet_no for event in one.events] for one in told] == [
+        [2] * 10,
+        [1] * 5 + [2] * 5,
+    ]
+
+
 def test_where_an_event_lies(stream_of: Any) -> None:
     answer = head() + chunk(EVENTS[1] + EVENTS[2][:9]) + chunk(EVENTS[2][9:]) + LAST
     told = facts(stream_of, answer)
