@@ -21,6 +21,7 @@ from capture_analyzer.model.limits import Limits, Queues
 from capture_analyzer.model.lookups import Lookup
 from capture_analyzer.model.messages import Message
 from capture_analyzer.model.packets import Packets
+from capture_analyzer.model.record_sizes import RecordSizes
 from capture_analyzer.model.repeats import Repeats
 from capture_analyzer.model.rtt_samples import RttSamples
 from capture_analyzer.model.scheduler import InProcess, Scheduler
@@ -78,6 +79,7 @@ class Tables:
     queues: Queues = dataclasses.field(default_factory=Queues)
     tcp_segments: TcpSegments = dataclasses.field(default_factory=TcpSegments)
     rtt_samples: RttSamples = dataclasses.field(default_factory=RttSamples)
+    record_sizes: RecordSizes = dataclasses.field(default_factory=RecordSizes)
     windows: Windows = dataclasses.field(default_factory=Windows)
     sender_limits: SenderLimits = dataclasses.field(default_factory=SenderLimits)
     stalls: Stalls = dataclasses.field(default_factory=Stalls)
@@ -173,6 +175,7 @@ TABLES: dict[str, type] = {
     "sender_limits": SenderLimits,
     "stalls": Stalls,
     "tls_records": TlsRecords,
+    "record_sizes": RecordSizes,
     "handshake_messages": HandshakeMessage,
     "certificates": Certificate,
     "ocsp_fetches": OcspFetch,

@@ -14,6 +14,7 @@ from capture_analyzer.model.capture import Capture
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.packets import Packets
 from capture_analyzer.model.progress import Progress, silent
+from capture_analyzer.model.record_sizes import RecordSizes
 from capture_analyzer.model.repeats import Repeats
 from capture_analyzer.model.room import Room
 from capture_analyzer.model.rtt_samples import RttSamples
@@ -34,6 +35,7 @@ from capture_analyzer.pipeline.join import join, name_opaque
 from capture_analyzer.pipeline.lookups import add_tcp_lookups, find_lookups, join_lookups
 from capture_analyzer.pipeline.merge import merge
 from capture_analyzer.pipeline.pseudonyms import pseudonymise
+from capture_analyzer.pipeline.record_sizes import add_record_sizes
 from capture_analyzer.pipeline.redact import Redactor
 from capture_analyzer.pipeline.scan import scan
 from capture_analyzer.pipeline.select import Shown, limit, select
@@ -176,6 +178,11 @@ def build(
             )
         ),
         tls_records=dissected.tls_records,
+        record_sizes=RecordSizes(
+            unfinished=functools.partial(
+                add_record_sizes, records=dissected.tls_records, connections=tcp.connections
+            )
+        ),
         handshake_messages=dissected.handshake_messages,
         frames=dissected.frames,
         messages=dissected.messages,

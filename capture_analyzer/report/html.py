@@ -45,6 +45,7 @@ SCRIPTS: Final = (
     "pointer.js",
     "waterfall.js",
     "handshake.js",
+    "records.js",
     "connections.js",
     "spans.js",
     "charts.js",

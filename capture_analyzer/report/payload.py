@@ -31,6 +31,7 @@ from capture_analyzer.report import (
     handshake_rows,
     labels,
     packet_rows,
+    record_rows,
     streams,
     traces,
 )
@@ -84,6 +85,7 @@ def payload(analysis: Analysis, *, charts: bool = True) -> dict[str, Any]:
         "events": streams.columns(analysis, _codes(tables, claimed), unit, strings),
         "connections": [connection_rows.connection(row, strings) for row in tables.connections],
         "chains": certificate_rows.rows(tables, strings),
+        "records": record_rows.rows(tables, unit),
         "handshakes": handshake_rows.rows(tables, unit, strings),
         "lookups": connection_rows.lookups(tables, unit, strings),
         "packets": packet_rows.columns(analysis, unit, strings),

@@ -92,3 +92,21 @@ def test_no_handshake_no_figure(open_report: Open, captures: Path) -> None:
     page = open_report(analyze(captures / "http-keepalive.pcap"), charts=False)
     page.locator('#connections button[aria-label="Connection 0"]').click()
     assert page.locator("#connections .handshake").count() == 0
+
+
+@pytest.mark.parametrize(("width", "theme"), [(1440, "dark"), (360, "light")])
+def test_records(open_report: Open, captures: Path, *, width: int, theme: str) -> None:
+    analysis = analyze(captures / "sse-stall.pcap", keylogs=[captures / "sse-stall.keys"])
+    page = open_report(analysis, width=width, theme=theme, charts=False)
+    figure(page, 0)
+    shown = page.locator("#connections .records")
+    text = shown.inner_text().replace("\xa0", " ")
+    assert "how long each token is" in text
+    assert "35 records" in text
+    assert shown.locator("circle").count() == 36
+    places = shown.locator("circle").evaluate_all(
+        "dots => dots.map((dot) => dot.getBoundingClientRect().x)"
+    )
+    assert places != sorted(set(places), reverse=True)
+    assert max(places) - min(places) > 150
+    assert page.evaluate("document.documentElement.scrollWidth") <= width

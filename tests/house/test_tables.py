@@ -17,6 +17,7 @@ NOT_COLUMNS = {
     "packets.sack_right",
     "packets.wireshark_labels",
     "packets.unfinished",
+    "record_sizes.unfinished",
     "rtt_samples.unfinished",
     "sender_limits.unfinished",
     "repeats.unfinished",

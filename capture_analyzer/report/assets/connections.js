@@ -2,6 +2,7 @@
 
 import { button, captured, el, fill } from "./dom.js";
 import { handshakeFigure } from "./handshake.js";
+import { recordsFigure } from "./records.js";
 import { count, duration, instant, share, size, whole } from "./numbers.js";
 
 const AT_FIRST = 100; // rows; more on request
@@ -17,7 +18,7 @@ export function connectionsSection(store, actions) {
     chosen?.classList.add("chosen");
     const connection = store.connections[no];
     const numbers = store.exchangesOf.get(no) ?? [];
-    fill(side, el("h3", {}, `Connection ${no}`), traceLink(store, no, () => actions.onTrace(no)), facts(connectionFacts(store, connection)), handshakeFigure(store, connection),
+    fill(side, el("h3", {}, `Connection ${no}`), traceLink(store, no, () => actions.onTrace(no)), facts(connectionFacts(store, connection)), handshakeFigure(store, connection), recordsFigure(store, connection),
       numbers.length ? el("p", { class: "links" }, numbers.slice(0, 20).map((exchange) => el("a", { href: `#exchange-${exchange}`, on: { click: () => actions.onExchange(exchange) } }, `Exchange ${exchange}`)),
         numbers.length > 20 ? el("span", { class: "third" }, `and ${whole(numbers.length - 20)} more`) : null) : null);
   };

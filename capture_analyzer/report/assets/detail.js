@@ -8,6 +8,7 @@ import { drawBar, prepared } from "./bars.js";
 import { TimeScale } from "./timescale.js";
 import { connectionFacts, traceLink } from "./connections.js";
 import { handshakeFigure } from "./handshake.js";
+import { recordsFigure } from "./records.js";
 import { StreamView, requestFacts, streamFacts } from "./stream.js";
 
 const MOST_PACKETS = 200; // rows at first; more on request
@@ -241,7 +242,7 @@ export class Detail {
     const { store } = this;
     const connection = store.connections[store.connection[no]];
     const trace = traceLink(store, connection.no, () => this.actions.onTrace(connection.no, store.start[no], store.end[no]));
-    return el("div", {}, el("h3", {}, `Connection ${connection.no}`), trace, definition(connectionFacts(store, connection)), handshakeFigure(store, connection));
+    return el("div", {}, el("h3", {}, `Connection ${connection.no}`), trace, definition(connectionFacts(store, connection)), handshakeFigure(store, connection), recordsFigure(store, connection));
   }
 }
 

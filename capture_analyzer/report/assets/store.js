@@ -61,6 +61,7 @@ export function readStore(data) {
   store.look = (no) => shapes[rows.shape[no]];
   store.connections = readConnections(data.connections, text);
   store.lookups = data.lookups.map((row) => (row === null ? null : readLookup(row, text, unit)));
+  store.records = readRecords(data.records, unit);
   store.chainOf = readChains(data.chains, text);
   store.handshakes = readHandshakes(data.handshakes, text, unit);
   store.packets = readPackets(data.packets, text, unit);
@@ -205,6 +206,23 @@ function readLookup([name, type, server, from, to, rcode, questions, packets], t
     name: text(name), type: text(type), server: text(server), from: from * unit, to: to === null ? null : to * unit,
     rcode: text(rcode), questions, packets,
   };
+}
+
+/** The records of each connection with TLS; see `records.js`. */
+function readRecords(rows, unit) {
+  const side = (facts) => {
+    if (!facts) return null;
+    const [records, content, inferred, overhead, tiny, inOne, aligned, first, median, largest, sizing, restarts] = facts;
+    return { records, content, inferred: inferred === 1, overhead, tiny, inOne, aligned, first, median, largest, sizing: ["unknown", "constant", "grows"][sizing], restarts };
+  };
+  const drawn = (steps, length) => {
+    let at = 0;
+    return { time: steps.map((step) => (at += step) * unit), length };
+  };
+  return new Map(rows.map(([no, client, server, points, telling]) => [no, {
+    client: side(client), server: side(server), telling: telling === 1,
+    points: points && [drawn(points[0], points[1]), drawn(points[2], points[3])],
+  }]));
 }
 
 /** The certificates of each connection that showed some. */

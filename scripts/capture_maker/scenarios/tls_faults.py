@@ -403,6 +403,59 @@ def tls_spilled_records(stage: Stage) -> None:
     _calls(stage, host, 24)
 
 
+class DynamicRecords(TlsSocket):
+    """The server's TLS layer begins with records of one segment and makes large ones later."""
+
+    small = 0  # records of one segment sent since the beginning, or the last pause
+
+    def send(self, data: bytes) -> tuple[int, int]:
+        """40 records of 1,369 bytes, then of 16 KB."""
+        if self.endpoint.active:
+            return super().send(data)
+        first = last = at = 0
+        while at < len(data):
+            size = 1_369 if self.small < 40 else 16_384
+            self.small += 1
+            start, last = super().send(data[at : at + size])
+            first = first if at else start
+            at += size
+        return first, last
+
+
+@scenario(
+    "tls-dynamic-records",
+    """Two answers of 90 KB with 1.5 s between them; the server sends 40 records of 1,369 bytes,
+    then records of 16 KB, and begins with small ones again after the pause.""",
+    silent=(*QUIET, "tls/tiny-records", "tls/record-wait"),
+)
+def tls_dynamic_records(stage: Stage) -> None:
+    """Records that grow."""
+    host, _ = stage.server("api", "203.0.113.20", 24 * MS)
+    sockets: list[DynamicRecords] = []
+
+    def make(*args: object, **more: object) -> DynamicRecords:
+        sockets.append(DynamicRecords(*args, **more))  # type: ignore[arg-type]
+        return sockets[-1]
+
+    def large(method: str, target: str) -> Reply:
+        sockets[-1].small = 0
+        return reply("200 OK", b"L" * 90_000, think_ns=20 * MS)
+
+    stage.serve_tls(host, 443, large, server_context(API), make)
+
+    def run() -> Process:
+        http = yield from stage.open(
+            host, 443, context=client_context(stage.key_log), server_name=API
+        )
+        assert http is not None
+        for _ in range(2):
+            yield from http.call(get("/large", API))
+            yield 1_500 * MS
+        http.close()
+
+    stage.simulation.start(run())
+
+
 def _calls(stage: Stage, host: Host, count: int) -> None:
     def run() -> Process:
         http = yield from stage.open(
