@@ -52,7 +52,7 @@ from capture_analyzer.model.findings import (
     Finding,
     Severity,
 )
-from capture_analyzer.model.packets import ACK, RST, Packets
+from capture_analyzer.model.packets import ACK, FIN, RST, Packets
 
 SAME_REQUEST: Final = 0.95  # the request was seen to be repeated
 OTHER_REQUEST: Final = 0.7  # another one followed, or what follows could not be read
@@ -68,7 +68,9 @@ class Options:
     """Thresholds of this detector."""
 
     idle_ms: int = column(
-        "Least time without a packet of the server before the request.", unit="ms", default=1000
+        "Least time without a packet of the server before the request, save a FIN.",
+        unit="ms",
+        default=1000,
     )
     retry_s: int = column(
         "Longest time from the failure to the request on another connection.", unit="s", default=3
@@ -208,7 +210,9 @@ def _judge(
     request = exchange.request_first_packet_no - 1
     server = mine[packets.from_client[mine] == 0]
     reset = (packets.flags[server] & RST) != 0
-    spoke = server[~reset & (server < request)]
+    # A bare FIN in front of the request is an end, not a sign of life.
+    closing = ((packets.flags[server] & FIN) != 0) & (packets.payload_bytes[server] == 0)
+    spoke = server[~reset & ~closing & (server < request)]
     if not len(spoke):
         return None  # nothing shows that anyone was there, or this side was not captured
     silent = int(packets.time_ns[request]) - int(packets.time_ns[spoke[-1]])

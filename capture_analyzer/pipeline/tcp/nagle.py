@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.limits import LIMIT_CODE, Limits
 from capture_analyzer.model.packets import ACK, FIN, RST, SYN
+from capture_analyzer.pipeline.intervals import bisect_right
 from capture_analyzer.pipeline.tcp.limits import Path, table
 from capture_analyzer.pipeline.tcp.segments import SPAN, Bools, Ints, Segments
 
@@ -73,6 +74,7 @@ def find_held(
     # At once: only as a rule of the stream, and more exactly.
     near = path.near[held.stream]
     exact = np.abs(held.since) <= _PROMPT_NS // 2 + near // 32
+    close = exact.copy()
     exact &= path.whole[held.stream] >= _LEAST_TRIP_NS
     streams = len(segments.counts)
     late_count = np.bincount(held.stream[late], minlength=streams)
@@ -82,6 +84,8 @@ def find_held(
         of_all = _undisturbed(segments, counts, _chosen(pairs, rule[mine]))[2]
         rule &= alike >= _MOSTLY * np.bincount(of_all, minlength=streams)
     often = rule | (late_count >= 2)
+    # A single one might be chance; it must fit more exactly, too.
+    late &= close | often[held.stream]
     chosen = late | (exact & often[held.stream])
     if not chosen.any():
         return Limits()
@@ -150,6 +154,23 @@ def _let_go(
     held &= since >= -_EARLY_NS - near // 16
     delay = time[answer] - time[first] - path.far[mine]
     return _Held(first, second, answer, mine, since, delay).of(held)
+
+
+def _unasked(segments: Segments, path: Path, held: _Held) -> Bools:
+    """Whether no data of the peer reached the sender between two segments.
+
+    Away from the sender, what reached it behind the first was captured before that: a request
+    that crossed a session ticket, whose answer then happens to leave with the acknowledgement.
+    """
+    other = held.stream ^ 1
+    low = segments.starts[other]
+    high = low + segments.counts[other]
+    near = path.near[held.stream]
+    begin = bisect_right(segments.time, low, high, segments.time[held.first] - near)
+    end = bisect_right(segments.time, low, high, segments.time[held.second] - near)
+    carried = np.append(0, np.cumsum(segments.length > 0))
+    unasked: Bools = carried[begin] == carried[end]
+    return unasked
 
 
 def _answers(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 
 from capture_maker.http import Client, Reply, Write, reply, response
 from capture_maker.network import Fault, Host
-from capture_maker.scenarios.basic import get
-from capture_maker.simulation import MS, SECOND, Process
+from capture_maker.scenarios.basic import HOST, get
+from capture_maker.simulation import MS, SECOND, Process, Signal
 from capture_maker.stage import Stage, scenario
 from capture_maker.tcp import ConnectionResetError_
+from capture_maker.tls import client_context, server_context
 
 POOLS = (
     "http/stale-connection",
@@ -19,6 +20,8 @@ POOLS = (
 )
 RTT = 40 * MS
 IDLE_NS = 12 * SECOND
+THINKS_MS = (90, 70, 95, 60, 92, 84, 50, 75, 64, 88, 72, 96, 66, 54, 83, 62)
+Opener = Callable[[], Generator[int | Signal, None, Client | None]]
 
 
 def others(*fire: str) -> tuple[str, ...]:
@@ -57,9 +60,12 @@ def _forget(host: Host) -> None:
 def stale_reset(stage: Stage) -> None:
     """A balancer with a short memory."""
     host = _server(stage)
+    _stale_reset(stage, host, lambda: stage.open(host, 80))
 
+
+def _stale_reset(stage: Stage, host: Host, open_: Opener) -> None:
     def client() -> Process:
-        http = yield from stage.open(host, 80)
+        http = yield from open_()
         assert http
         yield from http.call(get("/orders/1"))
         yield 4 * SECOND
@@ -70,12 +76,36 @@ def stale_reset(stage: Stage) -> None:
         call.ended = "rst"
         with contextlib.suppress(ConnectionResetError_):
             yield from http.wait(call)
-        http = yield from stage.open(host, 80)
+        http = yield from open_()
         assert http
         yield from http.call(get("/orders/3"))
         http.close()
 
     stage.simulation.start(client())
+
+
+@scenario(
+    "stale-reset-tls",
+    "The same as stale-reset over TLS 1.3, without keys.",
+    fire={
+        "http/stale-connection": (110, 150),
+        "tcp/reset-in-exchange": None,
+        "capture/not-decrypted": None,
+    },
+    silent=others("http/stale-connection"),
+)
+def stale_reset_tls(stage: Stage) -> None:
+    """Nothing but sizes and times."""
+    host, open_ = _secure(stage)
+    _stale_reset(stage, host, open_)
+
+
+def _secure(stage: Stage) -> tuple[Host, Opener]:
+    """A server with TLS, and what opens a connection to it."""
+    host, _ = stage.server("app", "192.0.2.10", RTT)
+    stage.serve_tls(host, 443, _route, server_context(HOST))
+    context = client_context(stage.key_log)
+    return host, lambda: stage.open(host, 443, context=context, server_name=HOST)
 
 
 @scenario(
@@ -249,13 +279,12 @@ def _server_side(host: Host, number: int) -> tuple[tuple[str, int], tuple[str, i
 # ---- too few connections -------------------------------------------------------------------
 
 
-def _page(stage: Stage, thinks_ms: Sequence[int], connections: int) -> None:
+def _page(stage: Stage, thinks_ms: Sequence[int], connections: int, open_: Opener) -> None:
     """So many requests at once, over at most so many connections."""
-    host = _server(stage)
     waiting = [f"/part/{number}-{think}" for number, think in enumerate(thinks_ms)]
 
     def worker() -> Process:
-        http = yield from stage.open(host, 80)
+        http = yield from open_()
         assert http
         while waiting:
             yield from http.call(get(waiting.pop(0)))
@@ -275,7 +304,20 @@ def _page(stage: Stage, thinks_ms: Sequence[int], connections: int) -> None:
 )
 def six_connections(stage: Stage) -> None:
     """HTTP/1.1 as browsers do it."""
-    _page(stage, (90, 70, 95, 60, 95, 80, 50, 75, 60, 85, 70, 95, 65, 55, 80, 60), 6)
+    host = _server(stage)
+    _page(stage, THINKS_MS, 6, lambda: stage.open(host, 80))
+
+
+@scenario(
+    "six-connections-tls",
+    "The same as six-connections over TLS 1.3, without keys.",
+    fire={"http/connection-limit-queueing": (230, 370), "capture/not-decrypted": None},
+    silent=others("http/connection-limit-queueing"),
+)
+def six_connections_tls(stage: Stage) -> None:
+    """Nothing but sizes and times."""
+    _, open_ = _secure(stage)
+    _page(stage, THINKS_MS, 6, open_)
 
 
 @scenario(
