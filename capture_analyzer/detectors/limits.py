@@ -77,7 +77,7 @@ class Held:
 
     def confidence(self, tables: Tables) -> float:
         """Of all, weighted by their length."""
-        weights = np.maximum(np.array(self.lengths_ns, np.int64), 1)
+        weights = np.maximum(np.array(self.lengths_ns, np.float64), 1)  # the sum may pass 2^63
         values = tables.limits.confidence[self.rows]
         return round(float((values * weights).sum() / weights.sum()), 2)
 

@@ -24,6 +24,7 @@ from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.causes import CAUSE_CODE
 from capture_analyzer.model.findings import (
     MAX_EXAMPLES,
+    MAX_FINDINGS,
     MAX_PACKET_NOS,
     SEVERITIES,
     DetectorOutcome,
@@ -126,7 +127,10 @@ def _run_one(
             _complete(finding, detector, tables)
     except Exception as error:  # a detector's mistake costs its own findings only
         return "failed", _where(error), []
-    return "ran", None, findings
+    if len(findings) <= MAX_FINDINGS:
+        return "ran", None, findings
+    kept = f"the gravest {MAX_FINDINGS:,} of {len(findings):,} findings are kept"
+    return "ran", kept, sorted(findings, key=_order)[:MAX_FINDINGS]
 
 
 def _where(error: Exception) -> str:
@@ -179,12 +183,17 @@ def _rows_of(finding: Finding, causes: Iterable[str], tables: Tables) -> NDArray
     ledger = tables.ledger
     codes = np.array([CAUSE_CODE[cause] for cause in causes], np.uint8)
     exchanges = np.array(finding.exchange_nos, np.int32)
-    mine = np.isin(ledger.cause, codes) & np.isin(ledger.exchange_no, exchanges)
+    # The ledger is ordered by exchange: a scan of all of it for each finding costs too much.
+    first = np.searchsorted(ledger.exchange_no, exchanges, "left")
+    counts = np.searchsorted(ledger.exchange_no, exchanges, "right") - first
+    rows = np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+    mine = np.isin(ledger.cause[rows], codes)
     if finding.from_ns is not None:
-        mine &= ledger.to_ns > finding.from_ns
+        mine &= ledger.to_ns[rows] > finding.from_ns
     if finding.to_ns is not None:
-        mine &= ledger.from_ns < finding.to_ns
-    return np.flatnonzero(mine)
+        mine &= ledger.from_ns[rows] < finding.to_ns
+    chosen: NDArray[np.int64] = rows[mine]
+    return chosen
 
 
 def _order(finding: Finding) -> tuple[int, int, int, str, int]:

@@ -11,6 +11,7 @@ Severity = Literal["critical", "warning", "info"]
 SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "info")
 
 MAX_EXAMPLES: Final = 5  # a reader checks a few, not all
+MAX_FINDINGS: Final = 1000  # of a detector; a port scan would give one for every host it tried
 MAX_PACKET_NOS: Final = 100  # more would bloat the report; packet_total says how many there are
 
 
@@ -73,7 +74,8 @@ class DetectorOutcome:
     id: str = column("Its id.")
     outcome: Literal["ran", "not_applicable", "failed"] = column("ran, not_applicable or failed.")
     reason: str | None = column(
-        "Why it did not run or how it failed; no captured text.", default=None
+        "Why it did not run, how it failed, how many findings were left out; no captured text.",
+        default=None,
     )
     causes: list[str] = column("Causes of the ledger that it owns.", default_factory=list)
     doc: dict[str, str] = column(

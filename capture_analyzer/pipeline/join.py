@@ -110,7 +110,7 @@ def join(
         if setup is None:
             connection.preconnected = True
             continue
-        _add_attempts(setup, connection, connections, attempts, taken)
+        _add_attempts(setup, connection, attempts, taken)
         names.add(setup, connection)
         exchange.carries_setup = True
         exchange.setup_connection_nos = setup.attempt_nos
@@ -178,9 +178,20 @@ def _setup(
     )
 
 
-def _failed_attempts(connections: Sequence[Connection]) -> dict[str, list[Connection]]:
-    """Connections that were refused or never answered, by client, in order of their SYN."""
-    failed: dict[str, list[Connection]] = {}
+_Aim = tuple[str, int, str]
+"""A client, a port, and a server's address or name: what two attempts have in common."""
+
+
+def _aims(connection: Connection) -> list[_Aim]:
+    ends = [connection.server_ip]
+    if connection.server_name is not None and connection.server_name != connection.server_ip:
+        ends.append(connection.server_name)
+    return [(connection.client_ip, connection.server_port, end) for end in ends]
+
+
+def _failed_attempts(connections: Sequence[Connection]) -> dict[_Aim, list[Connection]]:
+    """Connections that were refused or never answered, by aim, in order of their SYN."""
+    failed: dict[_Aim, list[Connection]] = {}
     for connection in connections:
         if connection.syn_ns is not None and (
             connection.refused
@@ -191,7 +202,8 @@ def _failed_attempts(connections: Sequence[Connection]) -> dict[str, list[Connec
                 and not connection.server_bytes
             )
         ):
-            failed.setdefault(connection.client_ip, []).append(connection)
+            for aim in _aims(connection):
+                failed.setdefault(aim, []).append(connection)
     for rows in failed.values():
         rows.sort(key=_syn)
     return failed
@@ -202,38 +214,36 @@ def _syn(connection: Connection) -> int:
     return connection.syn_ns
 
 
+def _by_syn(connection: Connection) -> tuple[int, int]:
+    return _syn(connection), connection.connection_no
+
+
 def _add_attempts(
     setup: Setup,
     connection: Connection,
-    connections: Sequence[Connection],
-    failed: dict[str, list[Connection]],
+    failed: dict[_Aim, list[Connection]],
     taken: set[int],
 ) -> None:
     """Add the failed attempts of the same client to the same server or name, just before."""
-    rows = failed.get(connection.client_ip)
-    if not rows:
+    if not failed:
         return
     connect = setup.connect_ns
-    first = bisect_right(rows, connect - ATTEMPT_NS - 1, key=_syn)
-    for attempt in rows[first:]:
-        syn = _syn(attempt)
-        if syn > connect:
-            break
-        if attempt.connection_no in taken or attempt.connection_no == connection.connection_no:
+    found: dict[int, Connection] = {}
+    for aim in _aims(connection):
+        rows = failed.get(aim)
+        if not rows:
             continue
-        if not _same_server(attempt, connection):
-            continue
-        taken.add(attempt.connection_no)
-        setup.attempt_nos.append(attempt.connection_no)
-        setup.connect_ns = min(setup.connect_ns, syn)
-
-
-def _same_server(attempt: Connection, connection: Connection) -> bool:
-    if attempt.server_port != connection.server_port:
-        return False
-    if attempt.server_ip == connection.server_ip:
-        return True
-    return attempt.server_name is not None and attempt.server_name == connection.server_name
+        first = bisect_right(rows, connect - ATTEMPT_NS - 1, key=_syn)
+        last = bisect_right(rows, connect, key=_syn)
+        mine = rows[first:last]
+        # An attempt belongs to one connection: those behind need not look at it again.
+        rows[first:last] = [row for row in mine if row is connection]
+        found.update((row.connection_no, row) for row in mine if row is not connection)
+    for attempt in sorted(found.values(), key=_by_syn):
+        if attempt.connection_no not in taken:
+            taken.add(attempt.connection_no)
+            setup.attempt_nos.append(attempt.connection_no)
+            setup.connect_ns = min(setup.connect_ns, _syn(attempt))
 
 
 class _Resolutions:

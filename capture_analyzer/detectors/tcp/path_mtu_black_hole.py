@@ -39,6 +39,7 @@ from capture_analyzer import wording
 from capture_analyzer.detectors.contract import Meta
 from capture_analyzer.detectors.losses import TIMEOUT, losses
 from capture_analyzer.detectors.phrases import amount
+from capture_analyzer.detectors.rows_of import rows_by_connection
 from capture_analyzer.detectors.servers import label
 from capture_analyzer.detectors.shares import Share
 from capture_analyzer.model.analysis import Tables
@@ -87,11 +88,19 @@ class _Hole:
 
 def detect(tables: Tables, options: Options) -> Iterable[Finding]:
     """Yield a finding for each connection and direction."""
-    holes = []
-    for connection in tables.connections:
-        by_timer = connection.retransmissions_by_mechanism
-        if connection.retransmissions >= options.least_repeats and by_timer.get("rto", 0) >= 2:
-            holes += list(_holes(tables.packets, connection, options.least_repeats))
+    least = options.least_repeats
+    repeated = [
+        connection
+        for connection in tables.connections
+        if connection.retransmissions >= least
+        and connection.retransmissions_by_mechanism.get("rto", 0) >= 2
+    ]
+    rows = rows_by_connection(tables.packets, (one.connection_no for one in repeated))
+    holes = [
+        hole
+        for one in repeated
+        for hole in _holes(tables.packets, rows[one.connection_no], one, least)
+    ]
     if not holes:
         return
     costs = {
@@ -103,9 +112,9 @@ def detect(tables: Tables, options: Options) -> Iterable[Finding]:
         yield _finding(tables, hole, costs.get(hole.connection.connection_no, Share()))
 
 
-def _holes(packets: Packets, connection: Connection, least: int) -> Iterator[_Hole]:
-    first, last = connection.first_packet_no - 1, connection.last_packet_no
-    mine = first + np.flatnonzero(packets.connection_no[first:last] == connection.connection_no)
+def _holes(
+    packets: Packets, mine: NDArray[np.intp], connection: Connection, least: int
+) -> Iterator[_Hole]:
     for side in (1, 0):
         sent = mine[(packets.from_client[mine] == side) & (packets.payload_bytes[mine] > 0)]
         back = mine[

@@ -64,30 +64,27 @@ META = Meta(
 def detect(tables: Tables, options: Options) -> Iterable[Finding]:
     """Yield a finding for each connection and direction."""
     costs = shares(tables, "receiver_window", "window_full", others=("zero_window",))
+    closed = {
+        (waits.connection.connection_no, waits.from_client): waits
+        for waits in held(tables, ("zero_window",))
+    }
     for waits in held(tables, ("window_full",)):
         if len(waits.rows) < options.least_waits:
             continue
         begin, end = waits.span(tables)
         share = costs.get(waits.connection.connection_no, Share())
-        stalled = _zero_ns(tables, waits, begin, end)
+        zero = closed.get((waits.connection.connection_no, waits.from_client))
+        stalled = 0 if zero is None else _zero_ns(tables, zero, begin, end)
         if waits.total_ns < options.least_share * max(end - begin - stalled, 1):
             continue
         yield _finding(tables, waits, share)
 
 
-def _zero_ns(tables: Tables, waits: Held, begin: int, end: int) -> int:
+def _zero_ns(tables: Tables, zero: Held, begin: int, end: int) -> int:
     """Time of the same transfer in which the window was 0: another finding's."""
-    total = 0
-    for other in held(tables, ("zero_window",)):
-        if (
-            other.connection.connection_no == waits.connection.connection_no
-            and other.from_client == waits.from_client
-        ):
-            limits = tables.limits
-            to_ns = np.minimum(limits.to_ns[other.rows], end)
-            from_ns = np.maximum(limits.from_ns[other.rows], begin)
-            total += int(np.maximum(to_ns - from_ns, 0).sum())
-    return total
+    to_ns = np.minimum(tables.limits.to_ns[zero.rows], end)
+    from_ns = np.maximum(tables.limits.from_ns[zero.rows], begin)
+    return int(np.maximum(to_ns - from_ns, 0).sum())
 
 
 def _finding(tables: Tables, waits: Held, share: Share) -> Finding:

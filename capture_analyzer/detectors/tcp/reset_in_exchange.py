@@ -33,10 +33,12 @@ from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from capture_analyzer import wording
 from capture_analyzer.detectors.contract import Meta
 from capture_analyzer.detectors.phrases import upper_first
+from capture_analyzer.detectors.rows_of import rows_by_connection
 from capture_analyzer.detectors.servers import Server, label, server_of
 from capture_analyzer.detectors.sides import whole
 from capture_analyzer.model.analysis import Tables
@@ -81,6 +83,7 @@ def detect(tables: Tables, options: object) -> Iterable[Finding]:
     numbers = np.array(list(by_connection), np.int32)
     both = dict(zip(numbers.tolist(), whole(tables, numbers).tolist(), strict=True))
     groups: dict[tuple[Server, str, bool], list[_Cut]] = {}
+    rows = rows_by_connection(tables.packets, by_connection)
     for number, exchanges in by_connection.items():
         if not both[number]:
             continue  # what the other side answered was not captured
@@ -90,17 +93,17 @@ def detect(tables: Tables, options: object) -> Iterable[Finding]:
         open_ = [row for row in exchanges if (row.end_ns or 0) >= connection.reset_ns]
         if not open_:
             continue
-        cut = _cut(tables.packets, connection, open_)
+        cut = _cut(tables.packets, rows[number], connection, open_)
         key = (server_of(connection), connection.reset_by, cut.foreign)
         groups.setdefault(key, []).append(cut)
     for (_, sender, foreign), group in groups.items():
         yield _finding(group, sender, foreign)
 
 
-def _cut(packets: Packets, connection: Connection, exchanges: list[Exchange]) -> _Cut:
+def _cut(
+    packets: Packets, mine: NDArray[np.intp], connection: Connection, exchanges: list[Exchange]
+) -> _Cut:
     """Find the reset's packet and compare its time to live with its sender's other packets."""
-    first, last = connection.first_packet_no - 1, connection.last_packet_no
-    mine = first + np.flatnonzero(packets.connection_no[first:last] == connection.connection_no)
     resets = mine[
         ((packets.flags[mine] & RST) != 0) & (packets.time_ns[mine] == connection.reset_ns)
     ]

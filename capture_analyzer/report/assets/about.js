@@ -28,9 +28,11 @@ function detectors(rows, text) {
   const failed = rows.filter(([, outcome]) => outcome === "failed");
   const absent = rows.filter(([, outcome]) => outcome === "not_applicable");
   const ran = rows.length - failed.length - absent.length;
+  const cut = rows.filter(([, outcome, reason]) => outcome === "ran" && text(reason));
   const line = ([id, , reason]) => el("li", {}, el("code", {}, id), text(reason) ? [": ", captured(text(reason))] : null);
   return el("div", { class: "wide" }, el("h3", {}, "Detectors"),
     el("p", {}, `${whole(ran)} of ${whole(rows.length)} ran.`),
     failed.length ? [el("p", { class: "strong" }, "Failed, so what they look for is not known:"), el("ul", {}, failed.map(line))] : null,
+    cut.length ? [el("p", {}, "Found more than is listed:"), el("ul", {}, cut.map(line))] : null,
     absent.length ? el("details", {}, el("summary", {}, `${whole(absent.length)} did not apply`), el("ul", {}, absent.map(line))) : null);
 }

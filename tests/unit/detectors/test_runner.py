@@ -220,3 +220,37 @@ def test_findings_apart_are_both_counted(hand_made: ModuleType) -> None:
     findings, _ = run(hand_made.tables(ledger=ledger), detectors=made)
     assert [row.counted_in for row in findings] == [None, None]
     assert not findings[0].measures
+
+
+def test_a_thousand_findings_of_a_detector_are_kept(hand_made: ModuleType) -> None:
+    many = [finding(summary=f"{n}", cost_ns=n) for n in range(1234)]
+    often = detector("b/often", giving(*many))
+    once = detector("a/once", giving(finding(summary="mild")))
+    findings, (first, second) = run(hand_made.tables(), detectors=catalogue(often, once))
+    assert [row.summary for row in findings] == [*(f"{n}" for n in range(1233, 233, -1)), "mild"]
+    assert (first.outcome, first.reason) == ("ran", None)
+    assert (second.outcome, second.reason) == (
+        "ran",
+        "the gravest 1,000 of 1,234 findings are kept",
+    )
+
+
+def test_entries_of_several_exchanges_are_claimed(hand_made: ModuleType) -> None:
+    tables = hand_made.tables(
+        exchanges=[hand_made.exchange(number, 0, 100) for number in range(4)],
+        ledger=hand_made.ledger(
+            (0, 0, 100, "dns"),
+            (1, 0, 40, "dns"),
+            (1, 40, 100, "transfer"),
+            (2, 0, 100, "dns"),
+            (3, 0, 30, "transfer"),
+            (3, 30, 60, "dns"),
+            (3, 60, 100, "dns"),
+        ),
+    )
+    entry = detector(
+        "a/b", giving(finding(exchange_nos=[3, 1], from_ns=10 * MS, to_ns=60 * MS)), "dns"
+    )
+    (found,), _ = run(tables, detectors=catalogue(entry))
+    assert found.ledger_rows == [1, 5]
+    assert found.cost_ns == 70 * MS
