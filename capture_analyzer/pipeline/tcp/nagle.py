@@ -71,10 +71,11 @@ def find_held(
     waited = _chosen(pairs, time[second] - time[first] >= (path.whole * 9 // 10)[mine])
     held = _let_go(segments, path, *_undisturbed(segments, counts, waited))
     late = (held.delay >= _LATE_NS) & (held.delay <= _LATEST_NS)
+    late[late] = _unasked(segments, path, held.of(late))
     # At once: only as a rule of the stream, and more exactly.
     near = path.near[held.stream]
     exact = np.abs(held.since) <= _PROMPT_NS // 2 + near // 32
-    close = exact.copy()
+    may_be_chance = late & ~exact
     exact &= path.whole[held.stream] >= _LEAST_TRIP_NS
     streams = len(segments.counts)
     late_count = np.bincount(held.stream[late], minlength=streams)
@@ -85,7 +86,7 @@ def find_held(
         rule &= alike >= _MOSTLY * np.bincount(of_all, minlength=streams)
     often = rule | (late_count >= 2)
     # A single one might be chance; it must fit more exactly, too.
-    late &= close | often[held.stream]
+    late &= ~may_be_chance | often[held.stream]
     chosen = late | (exact & often[held.stream])
     if not chosen.any():
         return Limits()

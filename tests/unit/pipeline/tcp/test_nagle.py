@@ -142,3 +142,31 @@ def test_near_miss_a_stream_at_its_own_pace(new_wire):
         wire.server(at + RTT, "A", 5001, seq)
         at += 7 + 3 * (number % 3)
     assert kinds(wire) == []
+
+
+def crossing(new_wire, rtt, leaves):
+    """A ticket and a request cross; the answer leaves so long behind the ticket's ACK.
+
+    Seen at the client.
+    """
+    wire = new_wire()
+    wire.handshake(0, rtt=rtt, mss=1000, options=2, window=60_000)
+    wire.client(100, "A", 1001, 5001, b"GET")
+    wire.server(110, "A", 5001, 1001, b"t" * 500)  # sent before the request was there
+    wire.client(110 + DELAY, "A", 1004, 5501)
+    wire.server(110 + DELAY + rtt + leaves, "A", 5501, 1004, b"a" * 300)
+    return kinds(wire)
+
+
+def test_near_miss_the_answer_to_a_request_that_crossed_the_first_segment(new_wire):
+    assert crossing(new_wire, 40, 0.1) == []
+
+
+def test_near_miss_a_single_one_that_does_not_quite_fit(new_wire):
+    for late, there in ((0.5, True), (3.5, False)):
+        wire = new_wire()
+        wire.handshake(0, rtt=40, mss=1000, options=2, window=60_000)
+        wire.server(110, "A", 5001, 1001, b"t" * 500)
+        wire.client(110 + DELAY, "A", 1001, 5501)
+        wire.server(110 + DELAY + 40 + late, "A", 5501, 1001, b"a" * 300)
+        assert (kinds(wire) == ["nagle_delayed_ack"]) == there
