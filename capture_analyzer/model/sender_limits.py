@@ -14,7 +14,8 @@ from capture_analyzer.model.deferred import Deferred
 SENDER_LIMITS: Final[dict[str, str]] = {
     "unknown": "the evidence does not tell",
     "sending": "nothing: segments followed each other as fast as sender and network carry them",
-    "application": "the sender's program: nothing was there to be sent",
+    "application": "the sender's program: nothing was there to be sent (or the windows of HTTP/2 "
+    "held it)",
     "nagle": "Nagle's algorithm: a small segment waited for an acknowledgement",
     "congestion_window": "the congestion window: an acknowledgement was needed before more was "
     "sent, though the receiver offered room",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 
 import pytest
 
@@ -97,3 +98,21 @@ def test_only_when_asked_for(up):
 
 def test_no_packets(new_wire):
     assert samples(new_wire()) == []
+
+
+@pytest.mark.shared
+def test_the_smoothed_round_trip_is_the_kernels(lab):
+    """Against TCP_INFO of the sender at the end."""
+    from capture_analyzer.api import analyze
+
+    for name in ("none", "single", "nano", "no-timestamps", "reorder-large", "delay-spike"):
+        folder = lab / "loss" / name
+        told = [
+            row["info"]["rtt"]
+            for row in json.loads((folder / "truth.json").read_text())["app"]
+            if row.get("ev") == "tcp_info" and row["role"] == "server"
+        ]
+        samples = analyze(folder / "server.pcap").tables.rtt_samples.complete()
+        last = samples.srtt_ns[~samples.from_client][-1]
+        assert abs(last / 1000 - told[-1]) < 0.01 * told[-1], name
+        assert samples.rttvar_ns.min() >= 0

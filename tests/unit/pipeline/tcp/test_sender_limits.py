@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -133,3 +135,45 @@ def test_lab(lab, side):
         if name in ("nagle-delack/client-nagle", "loss/tail-one"):
             sums[names.index("application")] = 0  # its pauses between requests
         assert names[int(sums.argmax())] == limit, (name, dict(zip(names, sums, strict=True)))
+
+
+NEVER_LESS = 0.85  # of the sender's congestion window, where that limited it to the end
+LIMITED = ("loss/none", "loss/single", "loss/nano", "loss/reorder-large", "loss/rate-limit")
+JIFFIES_NS = 25 * MS  # the kernel's own sums run in steps of 4 ms
+
+
+@pytest.mark.shared
+def test_what_the_senders_kernel_says(lab):
+    """Against TCP_INFO at the end: its congestion window, and time limited by the receiver's."""
+    from capture_analyzer.api import analyze
+
+    windows = compared = 0
+    for folder in sorted(lab.glob("*/*")):
+        name = f"{folder.parent.name}/{folder.name}"
+        rows = [
+            row
+            for row in json.loads((folder / "truth.json").read_text())["app"]
+            if row.get("ev") == "tcp_info" and row["role"] == "server" and "remote" in row
+        ]
+        tables = analyze(folder / "server.pcap").tables if rows else None
+        for row in rows:
+            port = int(row["remote"].rsplit(":", 1)[1])
+            numbers = [c.connection_no for c in tables.connections if c.client_port == port]
+            if len(numbers) != 1:
+                continue
+            table, line = tables.windows.of(numbers), tables.sender_limits.of(numbers)
+            mine = (table.connection_no == numbers[0]) & ~table.from_client
+            limited = (line.connection_no == numbers[0]) & ~line.from_client
+            limited &= line.limit == SENDER_LIMIT_NAMES.index("receiver_window")
+            told = row["info"]["rwnd_limited"] * 1000
+            found = int((line.to_ns - line.from_ns)[limited].sum())
+            assert abs(found - told) < JIFFIES_NS, (name, found, told)
+            compared += 1
+            last = int(table.congestion_window_bytes[mine][-1]) if mine.any() else -1
+            true = row["info"]["snd_cwnd"] * row["info"]["snd_mss"]
+            assert last <= true, (name, last, true)
+            if name in LIMITED:
+                assert last > NEVER_LESS * true, (name, last, true)
+                windows += 1
+    assert compared > 20
+    assert windows == len(LIMITED)
