@@ -15,7 +15,7 @@ const MOST_PACKETS = 200; // rows at first; more on request
 const FLAGS_SAY_IT = new Set(["ack", "syn", "fin", "rst", "other"]); // labels that add nothing to a packet's flags
 const MOST_ENTRIES = 400; // ledger entries listed one by one
 
-/** The place of the exchange under the waterfall. `actions`: onMove(step), onClose(), onFinding(no), onTrace(connection, from, to). */
+/** The place of the exchange under the waterfall. `actions`: onMove(step), onClose(), onFinding(no), onTrace(connection, from, to), onPacket(no, connection). */
 export class Detail {
   constructor(store, paints, actions) {
     this.store = store;
@@ -32,9 +32,10 @@ export class Detail {
     this.no = no;
     this.stream?.drop();
     this.stream = this.store.streams.has(no) ? new StreamView(this.store, this.paints, no) : null;
+    const connection = this.store.connections[this.store.connection[no]];
     this.section.hidden = false;
     fill(this.section, this.#title(no), this.#lead(no), this.#bars(no), this.#sum(no), this.stream?.element,
-      el("div", { class: "parts" }, this.#ledger(no), this.#messages(no), this.#packets(no), this.#connection(no)));
+      el("div", { class: "parts" }, this.#ledger(no), this.#messages(no), this.#packets(no), this.#connection(no), handshakeFigure(this.store, connection), recordsFigure(this.store, connection)));
     this.draw();
   }
 
@@ -227,7 +228,7 @@ export class Detail {
     const body = el("tbody");
     const zero = store.request[no];
     const add = (from, to) => {
-      for (const packet of rows.slice(from, to)) body.append(packetRow(store, packet, zero));
+      for (const packet of rows.slice(from, to)) body.append(packetRow(store, packet, zero, this.actions));
     };
     add(0, MOST_PACKETS);
     const rest = rows.length - MOST_PACKETS;
@@ -242,7 +243,7 @@ export class Detail {
     const { store } = this;
     const connection = store.connections[store.connection[no]];
     const trace = traceLink(store, connection.no, () => this.actions.onTrace(connection.no, store.start[no], store.end[no]));
-    return el("div", {}, el("h3", {}, `Connection ${connection.no}`), trace, definition(connectionFacts(store, connection)), handshakeFigure(store, connection), recordsFigure(store, connection));
+    return el("div", {}, el("h3", {}, `Connection ${connection.no}`), trace, definition(connectionFacts(store, connection)));
   }
 }
 
@@ -280,12 +281,14 @@ function packetsOf(store, no) {
   return { rows, complete: false };
 }
 
-function packetRow(store, packet, zero) {
+function packetRow(store, packet, zero, actions) {
   const direction = packet.fromClient === 1 ? "→" : packet.fromClient === 0 ? "←" : "";
   const said = { "→": "from the client", "←": "from the server" }[direction];
   const label = packet.label === "original" ? "data" : FLAGS_SAY_IT.has(packet.label) ? packet.flags : packet.label;
   const extra = [packet.mechanism, packet.spurious === "true" ? "needless" : null].filter(Boolean).join(", ");
-  return el("tr", {}, el("td", { class: "mono" }, packet.no),
+  const inGraph = packet.connection >= 0 && store.traces.has(packet.connection);
+  const number = inGraph ? button(packet.no, { class: "plain", "aria-label": `Packet ${packet.no}: show it over time` }, () => actions.onPacket(packet.no, packet.connection)) : packet.no;
+  return el("tr", {}, el("td", { class: "mono" }, number),
     el("td", { class: "number mono" }, packet.time === null ? "–" : exactMs(packet.time - zero, store.unit)),
     el("td", { "aria-label": said, title: said }, direction), el("td", { class: "number" }, packet.bytes ? size(packet.bytes) : ""),
     el("td", {}, label ?? "–", extra ? el("span", { class: "third" }, ` ${extra}`) : null));

@@ -98,6 +98,19 @@ function part(title, paragraphs) {
   return [el("h4", {}, title), paragraphs.map((text) => el("p", { class: "captured" }, sentence(text)))];
 }
 
+/** Names of measures are code; abbreviations in them, as a reader knows them. */
+const IN_FULL = { ttft: "time to first token", rtt: "round trip", srtt: "smoothed round trip", syn: "SYN", syns: "SYNs", http: "HTTP", tls: "TLS", tcp: "TCP", dns: "DNS", ocsp: "OCSP", ack: "ACK", acks: "ACKs", rto: "retransmission timeout", tlp: "tail loss probe", mtu: "MTU", mss: "MSS", ttl: "TTL" };
+
+const OF_TIME = { max: "longest", min: "shortest", median: "median" };
+const OF_NUMBER = { max: "largest", min: "smallest", median: "median" };
+
+function readable(label, isTime) {
+  const words = label.split("_");
+  const which = (isTime ? OF_TIME : OF_NUMBER)[words.at(-1)];
+  const rest = (which ? words.slice(0, -1) : words).map((word) => IN_FULL[word] ?? word).join(" ");
+  return which && rest ? `${which} ${rest}` : rest || label;
+}
+
 /** A measure's unit stands in its name. */
 function measure(name, value) {
   if (typeof value === "boolean") return [name, value ? "yes" : "no"];
@@ -111,7 +124,7 @@ function measures(finding) {
   if (!finding.measures.length) return null;
   return el("dl", { class: "measures" }, finding.measures.map(([name, value]) => {
     const [label, text] = measure(name, value);
-    return [el("dt", {}, captured(label.replaceAll("_", " "))), el("dd", {}, captured(text))];
+    return [el("dt", {}, captured(readable(label, name.endsWith("_ns")))), el("dd", {}, captured(text))];
   }));
 }
 

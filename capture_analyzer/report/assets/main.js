@@ -45,6 +45,7 @@ function start() {
     onClose: () => waterfall.close(),
     onFinding: (no) => findings.open(no),
     onTrace: (no, from, to) => showTrace(no, { from, to }),
+    onPacket: (no, connection) => showTrace(connection, { packet: no }),
   });
   const trace = new TraceView(store, {
     onExchange: openExchange,

@@ -21,6 +21,7 @@ function under(waterfall, event) {
 export function listenToLanes(waterfall) {
   let pressed = null;
   let wasDrag = false;
+  let clicked = null; // where the lanes were clicked last, and what was open then
   const { rows } = waterfall;
   rows.addEventListener("pointerdown", (event) => {
     wasDrag = false;
@@ -54,12 +55,24 @@ export function listenToLanes(waterfall) {
   rows.addEventListener("pointercancel", () => { pressed = null; waterfall.selection = null; waterfall.schedule(); });
   rows.addEventListener("pointerleave", () => { waterfall.tip.hidden = true; });
   rows.addEventListener("click", (event) => {
-    const { no } = under(waterfall, event);
-    if (wasDrag || no === null) return;
+    const { no, x } = under(waterfall, event);
+    if (wasDrag || event.detail > 1) return; // the second of a double-click opens nothing
+    clicked = x === null ? null : { x: event.clientX, y: event.clientY, opened: waterfall.opened };
+    if (no === null) return;
     waterfall.grid.focus({ preventScroll: true });
     waterfall.open(no);
   });
-  rows.addEventListener("dblclick", (event) => { if (under(waterfall, event).x !== null) waterfall.scale.reset(); });
+  // A double-click in the lanes: its first click has opened an exchange, so that the second one
+  // may find anything at its place, a browser's own double-click nothing. Hence by place alone.
+  document.addEventListener("mousedown", (event) => {
+    const first = clicked;
+    clicked = null;
+    if (event.detail !== 2 || !first || Math.abs(event.clientX - first.x) >= DRAGGED || Math.abs(event.clientY - first.y) >= DRAGGED) return;
+    event.preventDefault();
+    if (first.opened === null) waterfall.close();
+    else waterfall.open(first.opened);
+    waterfall.scale.reset();
+  }, true);
   rows.addEventListener("wheel", (event) => {
     const { x } = under(waterfall, event);
     if (x !== null) wheel(waterfall, event, waterfall.lanes.instantAt(x, waterfall.lane.width, null));

@@ -47,7 +47,7 @@ export function sequenceFigure(store, direction, view, width, height) {
       uirevision: false,
       xaxis: {
         range: [place(view.from), place(view.to)], anchor: "y4", ticksuffix: unit === 1e9 ? "\u00a0s" : "\u00a0ms", tickfont: axis, separatethousands: true,
-        showgrid: true, gridcolor: colour("line"), zeroline: false, showline: false, nticks: Math.max(2, Math.floor(width / 110)), tickangle: 0, exponentformat: "none",
+        showgrid: true, gridcolor: colour("line"), zeroline: false, showline: false, nticks: Math.max(4, Math.floor(width / 110)), tickangle: 0, exponentformat: "none",
       },
       yaxis: y("y", sequence, byteTicks(sequence, 5)),
       yaxis2: y("y2", flight, byteTicks(flight, 3)),

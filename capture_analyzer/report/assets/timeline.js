@@ -31,7 +31,7 @@ export function timelineFigure(store, no, width) {
       uirevision: String(no),
       xaxis: {
         range: [0, end * 1.012], anchor: "y2", ticksuffix: unit === 1e9 ? "\u00a0s" : "\u00a0ms", tickfont: { size: 11, color: colour("third") }, separatethousands: true,
-        showgrid: true, gridcolor: colour("line"), gridwidth: 1, zeroline: false, showline: false, nticks: Math.max(2, Math.floor(width / 110)), tickangle: 0, exponentformat: "none",
+        showgrid: true, gridcolor: colour("line"), gridwidth: 1, zeroline: false, showline: false, nticks: Math.max(4, Math.floor(width / 110)), tickangle: 0, exponentformat: "none",
       },
       yaxis: {
         domain: [0.15, 1], range: [0.35, 3.3], fixedrange: true, showgrid: true, gridcolor: colour("line"), zeroline: false,
