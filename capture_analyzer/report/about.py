@@ -94,17 +94,20 @@ def removed(tables: Tables) -> list[str]:
             "Nothing: redaction was turned off. Field values and queries stand here as captured.",
             "Message content and keys are never part of a report.",
         ]
-    told = [
-        (
+    counts = {
+        "query value": redaction.query_values,
+        "identifier": redaction.path_segments,
+    }
+    others = [wording.count(count, name) for name, count in counts.items() if count]
+    told = []
+    if redaction.field_values:
+        told.append(
             f"{wording.count(redaction.field_values, 'value')} of header fields outside the "
             "allow-list, shown as … with their length."
-        ),
-        (
-            f"{wording.count(redaction.query_values, 'query value')}, and "
-            f"{wording.count(redaction.path_segments, 'identifier')} in paths."
-        ),
-        "All message content. Only lengths and counts were kept.",
-    ]
+        )
+    if others:
+        told.append(f"{' and '.join(others)}{' in paths' if redaction.path_segments else ''}.")
+    told.append("All message content. Only lengths and counts were kept.")
     if redaction.level == "default":
         told.append(
             "Kept: host names, addresses, ports, paths. --redact hosts,ips,paths replaces them."

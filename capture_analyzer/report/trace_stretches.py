@@ -163,18 +163,45 @@ def queues(tables: Tables, number: int, unit: int) -> list[list[int]]:
 
 
 def limited(limits: SenderLimits, number: int, unit: int) -> list[list[int]]:
-    """[from client, limit, from, length, bytes sent meanwhile, segment before it]."""
-    return [
-        [
-            int(limits.from_client[at]),
-            int(limits.limit[at]),
-            int(limits.from_ns[at]) // unit,
-            int(limits.to_ns[at] - limits.from_ns[at]) // unit,
-            int(limits.bytes[at]),
-            int(limits.from_packet_no[at]),
-        ]
-        for at in longest(limits.to_ns - limits.from_ns, limits.connection_no, number).tolist()
-    ]
+    """[from client, limit, from, length, bytes sent meanwhile, segment before it].
+
+    Where a direction has too many stretches, equal parts of its time take their place, each with
+    what limited it for the longest; neighbours alike are one.
+    """
+    result: list[list[int]] = []
+    for way in (True, False):
+        rows = limits.rows_of(number)
+        places = np.flatnonzero(limits.from_client[rows] == way) + rows.start
+        begin, end, kind = limits.from_ns[places], limits.to_ns[places], limits.limit[places]
+        sent, first = limits.bytes[places], limits.from_packet_no[places]
+        if len(places) > MAX_STRETCHES:
+            edges = np.linspace(begin[0], end[-1], MAX_STRETCHES + 1).astype(np.int64)
+            kind = prevailing(begin, end, kind, edges)
+            heads = np.flatnonzero(np.diff(kind, prepend=-1))
+            at = np.searchsorted(begin, edges[heads], "right") - 1
+            total = np.concatenate(([0], np.cumsum(sent)))
+            bounds = np.searchsorted(begin, np.append(edges[heads], edges[-1]), "left")
+            sent, first, kind = np.diff(total[bounds]), first[at], kind[heads]
+            begin, end = edges[heads], np.append(edges[heads[1:]], edges[-1])
+        columns = (kind, begin // unit, (end - begin) // unit, sent, first)
+        shown = zip(*(column.tolist() for column in columns), strict=True)
+        result += [[int(way), *row] for row in shown]
+    return result
+
+
+def prevailing(begin: Ints, end: Ints, kind: NDArray[np.uint8], edges: Ints) -> Ints:
+    """The kind with most time between each two edges, of stretches that do not overlap."""
+    kinds = np.unique(kind)
+    times = np.zeros((len(kinds), len(edges) - 1), np.int64)
+    for row, code in enumerate(kinds.tolist()):
+        mine = kind == code
+        starts, ends = begin[mine], end[mine]
+        before = np.concatenate(([0], np.cumsum(ends - starts)))
+        at = np.searchsorted(starts, edges, "right")
+        beyond = np.maximum(ends[np.maximum(at - 1, 0)] - edges, 0)
+        times[row] = np.diff(before[at] - np.where(at > 0, beyond, 0))
+    found: Ints = kinds[np.argmax(times, axis=0)].astype(np.int64)
+    return found
 
 
 def silences(stalls: Stalls, number: int, unit: int) -> list[list[int]]:

@@ -10,6 +10,8 @@ import { delays, packetWords } from "./traces.js";
 
 const LEFT = 58;
 const RIGHT = 12;
+const TOP = 30;
+const BOTTOM = 24;
 const MOST_WORDS = 6; // labels of holes above the graph
 const MOST_BARS = 300; // of exchanges in the strip
 const UNDER = 7; // px about a sign in which nothing else can be pointed at
@@ -23,7 +25,7 @@ export const SIGNS = {
 /** Parts of the figure's height, from the top: sequence, flight, round trips, strips. */
 const DOMAINS = { y: [0.5, 1], y2: [0.27, 0.45], y3: [0.11, 0.22], y4: [0, 0.06] };
 
-/** {data, layout} on so many px. `view` has from, to, chosen (a packet or null), exchanges. */
+/** {data, layout} on so many px. `view` has from, to, whole, exchanges. */
 export function sequenceFigure(store, direction, view, width, height) {
   const unit = view.to >= 1e9 ? 1e9 : 1e6;
   const place = (ns) => ns / unit;
@@ -31,7 +33,7 @@ export function sequenceFigure(store, direction, view, width, height) {
   const sequence = sequenceRange(direction, view);
   const flight = flightRange(direction, view);
   const trips = tripRange(direction, view);
-  const clear = clearOfSigns(direction, view, (width - LEFT - RIGHT) / (view.to - view.from), (height * (DOMAINS.y[1] - DOMAINS.y[0])) / (sequence[1] - sequence[0]));
+  const clear = clearOfSigns(direction, view, (width - LEFT - RIGHT) / (view.to - view.from), ((height - TOP - BOTTOM) * (DOMAINS.y[1] - DOMAINS.y[0])) / (sequence[1] - sequence[0]));
   const y = (name, range, ticks) => ({
     domain: DOMAINS[name], range, fixedrange: true, showgrid: true, gridcolor: colour("line"), zeroline: false, tickfont: axis,
     tickvals: ticks.map(({ at }) => at), ticktext: ticks.map(({ text }) => text), ticks: "outside", ticklen: 4, tickcolor: "rgba(0,0,0,0)",
@@ -40,10 +42,10 @@ export function sequenceFigure(store, direction, view, width, height) {
     data: [
       ...windowLine(direction, place), ...sackLines(direction, place), ...ackLine(direction, place, clear), ...segmentLines(direction, place, clear),
       ...sentAgain(direction, place), ...otherSigns(direction, place),
-      ...flightLines(direction, place), ...tripMarks(direction, place, store.unit), ...strips(store, direction, view, place), ...chosenMark(direction, view, place),
+      ...flightLines(direction, place), ...tripMarks(direction, place, store.unit), ...strips(store, direction, view, place),
     ],
     layout: {
-      margin: { l: LEFT, r: RIGHT, t: 30, b: 24 },
+      margin: { l: LEFT, r: RIGHT, t: TOP, b: BOTTOM },
       uirevision: false,
       xaxis: {
         range: [place(view.from), place(view.to)], anchor: "y4", ticksuffix: unit === 1e9 ? "\u00a0s" : "\u00a0ms", tickfont: axis, separatethousands: true,
@@ -54,7 +56,7 @@ export function sequenceFigure(store, direction, view, width, height) {
       yaxis3: y("y3", trips, tripTicks(trips)),
       yaxis4: { ...BARE, domain: DOMAINS.y4, range: [1.5, -0.5], showticklabels: true, tickvals: [0, 1], ticktext: ["limit", "exchange"], tickfont: { ...axis, color: colour("second") }, ticks: "outside", ticklen: 4, tickcolor: "rgba(0,0,0,0)" },
       barmode: "overlay",
-      shapes: [...holeShapes(direction, view, place), ...heldShapes(store, direction, view, place), ...queueShapes(direction, place), ...chosenShape(view, place)],
+      shapes: [...holeShapes(direction, view, place), ...heldShapes(store, direction, view, place), ...queueShapes(direction, place)],
       annotations: [...titles(width), ...holeWords(direction, view, place, width), ...heldWords(direction, view, place, width)],
     },
   };
@@ -346,15 +348,12 @@ function strips(store, direction, view, place) {
   return [...traces.values()];
 }
 
-// The chosen packet
-
-function chosenShape({ chosen }, place) {
-  if (!chosen) return [];
-  return [{ type: "line", xref: "x", x0: place(chosen.time), x1: place(chosen.time), yref: "paper", y0: 0, y1: 1, line: { width: 1, color: colour("link"), dash: "dot" } }];
-}
-
-function chosenMark(direction, { chosen }, place) {
-  if (!chosen) return [];
-  const y = chosen.fromClient === direction.fromClient ? (chosen.offset + chosen.end) / 2 : chosen.acked;
-  return [{ x: [place(chosen.time)], y: [y], mode: "markers", hoverinfo: "skip", marker: { symbol: "circle-open", size: 16, color: colour("link"), line: { width: 2 } } }];
+/** Where a packet is in the graph, in px from its top left: {x, y}; null outside of what is shown. */
+export function placeOf(direction, view, packet, width, height) {
+  if (packet.time < view.from || packet.time > view.to) return null;
+  const offset = packet.fromClient === direction.fromClient ? (packet.offset + packet.end) / 2 : packet.acked;
+  const [low, high] = sequenceRange(direction, view);
+  const [bottom, top] = DOMAINS.y;
+  const up = bottom + ((offset - low) / (high - low)) * (top - bottom);
+  return { x: LEFT + ((packet.time - view.from) / (view.to - view.from)) * (width - LEFT - RIGHT), y: TOP + (1 - up) * (height - TOP - BOTTOM) };
 }

@@ -7,7 +7,7 @@ import { nameOf } from "./store.js";
 import { Chart, hasCharts } from "./charts.js";
 import { TimeScale } from "./timescale.js";
 import { Direction, windowAbove } from "./direction.js";
-import { SIGNS, sequenceFigure } from "./sequence.js";
+import { SIGNS, placeOf, sequenceFigure } from "./sequence.js";
 import { delays, mechanismWords, packetWords } from "./traces.js";
 
 const AT_FIRST = 100; // packets listed; more on request
@@ -66,6 +66,23 @@ export class TraceView {
 
   draw() {
     this.chart?.draw();
+    this.#mark();
+  }
+
+  /** Put the cursor where the chosen packet is; no chart is drawn anew for it. */
+  #mark() {
+    if (!this.chart) return;
+    const { clientWidth, clientHeight } = this.chart.element;
+    const place = this.chosen ? placeOf(this.direction, this.#view(), this.chosen, clientWidth, clientHeight) : null;
+    this.cursor.hidden = place === null;
+    this.ring.hidden = place === null;
+    if (!place) return;
+    this.cursor.style.transform = `translateX(${place.x}px)`;
+    this.ring.style.transform = `translate(${place.x}px, ${place.y}px)`;
+  }
+
+  #view() {
+    return { from: this.scale.from, to: this.scale.to, whole: [this.scale.least, this.scale.most], exchanges: this.exchanges };
   }
 
   #drop() {
@@ -162,12 +179,14 @@ export class TraceView {
   #graph() {
     if (!hasCharts()) return el("p", { class: "second more" }, "This report was written without charts. The tables below say what the graph would show.");
     const label = `Bytes over time of connection ${this.no}, from the ${this.fromClient ? "client" : "server"}. The text above and the tables below say what it shows; arrow keys step through its packets.`;
-    const state = () => ({ from: this.scale.from, to: this.scale.to, whole: [this.scale.least, this.scale.most], chosen: this.chosen, exchanges: this.exchanges });
-    this.chart = new Chart("graph", label, (width, height) => sequenceFigure(this.store, this.direction, state(), width, height), {
+    this.chart = new Chart("graph", label, (width, height) => sequenceFigure(this.store, this.direction, this.#view(), width, height), {
       plotly_click: ({ points }) => this.#clicked(points[0]?.customdata),
       plotly_relayout: (change) => this.#relayout(change),
       plotly_doubleclick: () => this.scale.reset(),
     });
+    this.cursor = el("div", { class: "cursor", hidden: true });
+    this.ring = el("div", { class: "ring", hidden: true });
+    this.chart.element.append(this.cursor, this.ring);
     const frame = el("div", { class: "graph-frame", tabindex: "0", role: "group", "aria-label": label, on: { keydown: (event) => this.#key(event) } }, this.chart.element);
     return [frame, this.legend];
   }
@@ -188,6 +207,7 @@ export class TraceView {
 
   #zoomed() {
     this.chart?.redraw();
+    this.#mark();
     this.#legendOf();
   }
 
@@ -211,8 +231,9 @@ export class TraceView {
     if (packet.time < this.scale.from || packet.time > this.scale.to) {
       const half = (this.scale.to - this.scale.from) / 2;
       this.#range(packet.time - half, packet.time + half);
+      this.#zoomed();
     }
-    this.chart?.redraw();
+    this.#mark();
     this.#inform(true);
   }
 

@@ -15,7 +15,7 @@ from capture_analyzer.api import analyze
 from capture_analyzer.model.analysis import Analysis
 from capture_analyzer.model.limits import LIMIT_NAMES
 from capture_analyzer.model.packets import LABELS
-from capture_analyzer.report import trace_choice, traces
+from capture_analyzer.report import trace_choice, trace_stretches, traces
 from capture_analyzer.report.payload import payload
 from capture_analyzer.report.strings import StringTable
 
@@ -203,6 +203,27 @@ def test_bounded_whatever_the_capture(monkeypatch: pytest.MonkeyPatch) -> None:
         for trace in whole["list"]
         if trace["no"] in {trace["no"] for trace in data["list"]}
     ]
+
+
+def test_what_prevails_in_each_part() -> None:
+    begin, end = np.array([0, 10, 14, 30, 90]), np.array([10, 14, 30, 90, 100])
+    kind = np.array([1, 2, 1, 3, 2], np.uint8)
+    edges = np.array([0, 20, 40, 60, 80, 100])
+    assert trace_stretches.prevailing(begin, end, kind, edges).tolist() == [1, 1, 3, 3, 2]
+
+
+def test_very_many_stretches_become_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    analysis = analysed("loss-rto-server")
+    limits = analysis.tables.sender_limits.complete()
+    whole = trace_stretches.limited(limits, 0, 1)
+    monkeypatch.setattr(trace_stretches, "MAX_STRETCHES", 2)
+    parts = trace_stretches.limited(limits, 0, 1)
+    for way in (1, 0):
+        long, short = ([row for row in rows if row[0] == way] for rows in (whole, parts))
+        assert len(short) <= 2 or len(short) == len(long)
+        assert short[0][2] == long[0][2]
+        assert sum(row[3] for row in short) == sum(row[3] for row in long)
+        assert sum(row[4] for row in short) == sum(row[4] for row in long)
 
 
 # Which connections
