@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
@@ -17,6 +16,7 @@ from capture_analyzer.cli.safe_text import fit, printable, right, width, wrap
 from capture_analyzer.model.analysis import Analysis, Tables
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.findings import Finding, Severity
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.report import claims, labels
 from capture_analyzer.report.verdict import Verdict, verdict
 
@@ -41,7 +41,7 @@ _NAMES: Final[dict[Severity, str]] = {
 }
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class _List:
     """A list with a heading, of which as many rows are shown as there is room for."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import defaultdict
 from typing import Final
 
 from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.causes import CAUSE_NAMES
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 PARTIES: Final[dict[str, tuple[str, ...]]] = {
     "server": ("server_think", "generation"),
@@ -25,7 +25,7 @@ PARTIES: Final[dict[str, tuple[str, ...]]] = {
 _PARTY_OF: Final = {cause: party for party, causes in PARTIES.items() for cause in causes}
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Split:
     """A stretch of an exchange's time, divided among the parties.
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.causes import CAUSES
 from capture_analyzer.model.findings import Finding
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 SECTIONS: Final[dict[str, str]] = {
     "detects": "What it detects",
@@ -33,12 +34,12 @@ DEFAULT_SEVERITY: Final = (
 """The rule of `severity.by_default` in words."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class NoOptions:
     """The options of a detector that has none."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Meta:
     """What the mechanism must know of a detector.
 
@@ -58,7 +59,7 @@ class Meta:
     references: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Documentation:
     """The parts of a detector's docstring; paragraphs are separated by an empty line."""
 
@@ -69,7 +70,7 @@ class Documentation:
     wrong: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Detector:
     """A detector as the catalogue holds it."""
 

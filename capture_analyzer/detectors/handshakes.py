@@ -10,10 +10,11 @@ import numpy as np
 from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.column import NO_TIME, rows_equal
 from capture_analyzer.model.connections import Connection
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.model.tls_records import ROLE_CODE
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Handshake:
     """When the steps of a handshake were seen; None = not captured, or not told.
 

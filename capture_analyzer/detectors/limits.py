@@ -14,9 +14,10 @@ from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.findings import MAX_EXAMPLES, Example
 from capture_analyzer.model.limits import LIMIT_CODE
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Held:
     """The stretches of some kinds in one direction of one connection, longest first.
 

@@ -6,7 +6,6 @@ mechanisms. A hole belongs to the mechanism of the repeat that filled it.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Final
 
@@ -22,6 +21,7 @@ from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding
 from capture_analyzer.model.holes import HOLE_KINDS
 from capture_analyzer.model.packets import LABELS, MECHANISMS, SPURIOUS, Packets
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 FAST: Final = 0
 TAIL: Final = 1
@@ -45,7 +45,7 @@ _LOSS: Final = HOLE_KINDS.index("loss")
 LEAST_CONFIDENCE: Final = 0.5  # holes are at least as certain as this, or they are not booked
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Loss:
     """One fault on one connection, or on several of one server.
 

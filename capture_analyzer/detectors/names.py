@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from bisect import bisect_left
 from collections.abc import Sequence
 
 from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.lookups import Lookup
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 
 def same_search(asked: str, used: str) -> bool:
@@ -15,7 +15,7 @@ def same_search(asked: str, used: str) -> bool:
     return asked == used or asked.startswith(used + ".") or used.startswith(asked + ".")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Lookups:
     """Lookups by client, in order of their first question."""
 

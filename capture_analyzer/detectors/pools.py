@@ -6,7 +6,6 @@ one or wait for one, and new ones are opened. The capture shows the client by it
 
 from __future__ import annotations
 
-import dataclasses
 from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Final, Literal
@@ -18,6 +17,7 @@ from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.packets import FIN, RST
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 NEVER: Final = 1 << 62  # of what did not end in this capture
 
@@ -26,7 +26,7 @@ _SWITCHED: Final = 101
 _GOAWAY: Final = 7  # RFC 9113, section 6.8
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Pooled:
     """A connection with its exchanges.
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 
 from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.causes import CAUSE_CODE
 from capture_analyzer.model.exchanges import Exchange
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Carried:
     """An exchange that carries a set-up, with its ledger entries of one cause."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Final
 
@@ -12,12 +11,13 @@ from numpy.typing import NDArray
 from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.causes import CAUSE_CODE
 from capture_analyzer.model.findings import SEVERITIES, Severity
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 CRITICAL_NS: Final = 500_000_000  # half a second is what people call slow
 WARNING_NS: Final = 20_000_000  # below this, measuring and scheduling noise
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Booked:
     """Ledger time of some causes, one element an exchange that has any, by exchange_no.
 

@@ -18,13 +18,14 @@ from capture_analyzer.detectors.severity import by_default, worst
 from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.causes import CAUSE_CODE
 from capture_analyzer.model.findings import Severity
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 Times = NDArray[np.int64]
 
 _ROOM = 1 << 62
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Episodes:
     """Stretches of time on connections, each of one fault; one element an episode.
 
@@ -44,7 +45,7 @@ class Episodes:
         return len(self.from_ns)
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Share:
     """Ledger time of one connection that belongs to one fault.
 

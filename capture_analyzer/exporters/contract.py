@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from types import ModuleType
 
 from capture_analyzer.exporters.destination import Target
 from capture_analyzer.model.analysis import Analysis
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Meta:
     """What the mechanism must know of an exporter.
 
@@ -25,7 +25,7 @@ class Meta:
     suffix: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Exporter:
     """An exporter as the catalogue holds it."""
 

@@ -21,6 +21,7 @@ from capture_analyzer.model.limits import Limits, Queues
 from capture_analyzer.model.lookups import Lookup
 from capture_analyzer.model.messages import Message
 from capture_analyzer.model.packets import Packets
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.model.record_sizes import RecordSizes
 from capture_analyzer.model.repeats import Repeats
 from capture_analyzer.model.rtt_samples import RttSamples
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Redaction:
     """What was kept out of every output, and how often it was."""
 
@@ -49,7 +50,7 @@ class Redaction:
     path_segments: int = 0
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Tables:
     """Everything that is known about a capture before anyone judges it.
 
@@ -127,7 +128,7 @@ class Tables:
         return [row for number in sorted(set(connection_nos)) for row in known.get(number, ())]
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Analysis:
     """The result of `capture_analyzer.analyze`.
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Literal
 
 from capture_analyzer.model.column import column
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 Origin = Literal["capture", "peer", "analyzer"]
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Anomaly:
     """Something missing, malformed, unreadable or undecryptable. Never fatal."""
 

@@ -11,14 +11,15 @@ TLS decryption makes another from it, and so on. Each byte has three times:
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
-@dataclasses.dataclass(slots=True)
+
+@quick_dataclass
 class ByteStream:
     """Bytes of one direction by stream offset; 0 is the first byte after the SYN.
 

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from capture_analyzer.model.anomalies import Anomaly
 from capture_analyzer.model.column import column
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class CaptureFile:
     """A file of packets."""
 
@@ -26,7 +27,7 @@ class CaptureFile:
     cut: bool = column("The file ends in the middle of a packet.", default=False)
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Interface:
     """An interface that packets were captured on (pcap files have exactly one)."""
 
@@ -42,7 +43,7 @@ class Interface:
     )
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Capture:
     """Packets as they lie in their files: bytes, and an index over them.
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Literal
 
 from capture_analyzer.model.column import column
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 FetchPhase = Literal["handshake", "request", "beside", "unknown"]
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Certificate:
     """A certificate that servers presented, once for each chain and stapled response.
 
@@ -62,7 +62,7 @@ class Certificate:
     )
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class OcspFetch:
     """A question of a client to an OCSP responder over HTTP (RFC 6960, appendix A)."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Literal
 
 from capture_analyzer.model.column import column
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class TlsSummary:
     """What the TLS handshake of a connection says, as far as it can be read."""
 
@@ -69,7 +69,7 @@ class TlsSummary:
     end_certain: bool = column("end_ns is read off, not inferred.", default=False)
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Connection:
     """A TCP connection: one use of a 4-tuple from SYN (or first packet) to its end."""
 

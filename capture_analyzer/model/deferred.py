@@ -9,8 +9,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
-@dataclasses.dataclass(slots=True)
+
+@quick_dataclass
 class Deferred:
     """A table that is empty until `complete` is called: it may have a row for every packet."""
 

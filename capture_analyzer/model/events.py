@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.column import column, empty_array, rows_equal
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 EVENT_KINDS: Final = ("content", "role", "ping", "usage", "error", "end", "other")
 """Names for the codes in `Events.kind`.
@@ -19,7 +19,7 @@ usage: reports token counts; error: reports a failure; end: closes the answer.
 EVENT_KIND_CODE: Final = {name: code for code, name in enumerate(EVENT_KINDS)}
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Events:
     """Events of streamed answers (server-sent events so far), by exchange, then stream offset.
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Literal
 
 from capture_analyzer.model.column import column
 from capture_analyzer.model.messages import Field, StreamFacts
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Phases:
     """Parts of an exchange in order; they never overlap and add up to its length.
 
@@ -27,7 +27,7 @@ class Phases:
     receive_ns: int | None = column("First to last response byte usable.", unit="ns", default=None)
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Exchange:
     """A request with its response (RFC 9110, section 3.4), or a guess at one from packets.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final, Literal
 
 from capture_analyzer.model.column import column
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 Severity = Literal["critical", "warning", "info"]
 SEVERITIES: Final[tuple[Severity, ...]] = ("critical", "warning", "info")
@@ -15,7 +15,7 @@ MAX_FINDINGS: Final = 1000  # of a detector; a port scan would give one for ever
 MAX_PACKET_NOS: Final = 100  # more would bloat the report; packet_total says how many there are
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Example:
     """One of the worst occurrences of a finding."""
 
@@ -24,7 +24,7 @@ class Example:
     exchange_no: int | None = column("The exchange it hurt.", default=None)
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Finding:
     """What is wrong, what it cost, how sure we are, and which packets prove it."""
 
@@ -67,7 +67,7 @@ class Finding:
     )
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class DetectorOutcome:
     """What became of one detector in this analysis."""
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.column import column, empty_array
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Frames:
     """One element an HTTP/2 frame in each array.
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.column import column, empty_array
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 HOLE_KINDS: Final = ("loss", "reordering", "capture")
 """Names for the codes in `Holes.kind`: lost and sent again; overtaken on the way; there in
 truth (the receiver acknowledged it) but missing from the capture."""
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Holes:
     """One element a hole in each array, by connection, then opened_ns.
 

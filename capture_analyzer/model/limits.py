@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.column import column, empty_array
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 LIMITS: Final[dict[str, str]] = {
     "zero_window": "the receiver had no room: it offered a window of 0, and data waited",
@@ -26,7 +26,7 @@ LIMIT_NAMES: Final[tuple[str, ...]] = tuple(LIMITS)
 LIMIT_CODE: Final[dict[str, int]] = {name: code for code, name in enumerate(LIMIT_NAMES)}
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Limits:
     """One element a stretch of time in each array, by connection, then from_ns.
 
@@ -65,7 +65,7 @@ class Limits:
         return len(self.from_ns)
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Queues:
     """One element a stretch of a transfer with long round trips in each array, by connection.
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from capture_analyzer.model.column import column
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Lookup:
     """One question (name and type) of one client to one resolver, with repeats and answer."""
 

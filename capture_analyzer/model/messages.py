@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple, overload
 
 from capture_analyzer.model.column import column
 from capture_analyzer.model.events import EVENT_KIND_CODE, EVENT_KINDS, Events
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Field:
     """A header or trailer field, its value reduced as the redaction level says."""
 
@@ -95,7 +95,7 @@ class EventRows(Sequence[MessageEvent]):
         )
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class StreamFacts:
     """What a streamed response says as a whole, by its events; never its text."""
 
@@ -127,7 +127,7 @@ class StreamFacts:
         return next((event.usable_ns for event in self.events if event.kind == "content"), None)
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Message:
     """A request or a response.
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.column import column, empty_array
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.model.room import Room
 from capture_analyzer.model.tunnels import Tunnel
 
@@ -69,7 +70,7 @@ _BY_WORKERS: Final = ("from_client", "label", "mechanism", "spurious")
 """Columns written by the analysis of connections, which workers may do."""
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Packets:
     """One element a packet in each array; packet_no = index + 1.
 

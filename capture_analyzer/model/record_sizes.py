@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 
 from capture_analyzer.model.column import column, empty_array
 from capture_analyzer.model.deferred import Deferred
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 SIZINGS: Final = ("unknown", "constant", "grows")
 """Names for the codes in `RecordSizes.sizing`: "grows" is dynamic record sizing (small records of
@@ -19,7 +19,7 @@ the beginning; "unknown" where each write is a record of its own, or there is to
 SIZING_CODE: Final = {name: code for code, name in enumerate(SIZINGS)}
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class RecordSizes(Deferred):
     """One element for each direction that sent application data, by connection, client first.
 

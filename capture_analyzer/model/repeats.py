@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.column import column, empty_array, rows_equal
 from capture_analyzer.model.deferred import Deferred
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Repeats(Deferred):
     """One element a stretch of one TLS record, frame and exchange, by packet_no, then offset.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import ipaddress
 import re
@@ -11,6 +10,7 @@ from decimal import Decimal
 from typing import Final
 
 from capture_analyzer.errors import OptionError
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -23,7 +23,7 @@ _ISO: Final = re.compile(
 _NAME: Final = re.compile(r"(?:\*\.)?[\w-]+(?:\.[\w-]+)*")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Instant:
     """An instant: since 1970 in UTC, or since the first packet."""
 
@@ -35,7 +35,7 @@ class Instant:
         return self.ns if self.relative else self.ns - epoch_ns
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Selection:
     """Which connections are looked at.
 

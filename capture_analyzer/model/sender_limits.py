@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 
 from capture_analyzer.model.column import column, empty_array, rows_equal
 from capture_analyzer.model.deferred import Deferred
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 SENDER_LIMITS: Final[dict[str, str]] = {
     "unknown": "the evidence does not tell",
@@ -31,7 +31,7 @@ SENDER_LIMIT_CODE: Final[dict[str, int]] = {
 }
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class SenderLimits(Deferred):
     """One element a stretch of time in each array: by connection, direction (client first), time.
 

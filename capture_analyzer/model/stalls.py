@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 
 from capture_analyzer.model.column import column, empty_array, rows_equal
 from capture_analyzer.model.deferred import Deferred
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 PARTIES: Final = ("unknown", "client", "server", "receiver", "sender", "network", "capture")
 """Whose a stall was. "sender" and "receiver" are those of the direction that was held."""
@@ -53,7 +53,7 @@ STALL_NAMES: Final[tuple[str, ...]] = tuple(STALLS)
 STALL_CODE: Final[dict[str, int]] = {name: code for code, name in enumerate(STALL_NAMES)}
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Stalls(Deferred):
     """One element a silence in each array, by connection, then from_ns.
 

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from capture_analyzer.model.column import column, empty_array, rows_equal
 from capture_analyzer.model.deferred import Deferred
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class TcpSegments(Deferred):
     """One element a TCP segment in each array, by connection, then packet_no.
 

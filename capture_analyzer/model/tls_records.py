@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.column import column, empty_array
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 ROLES: Final = (
     "unknown",
@@ -27,7 +27,7 @@ ROLE_CODE: Final = {name: code for code, name in enumerate(ROLES)}
 """A role's number in the `role` column."""
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class TlsRecords:
     """One element a TLS record in each array.
 
@@ -86,7 +86,7 @@ class TlsRecords:
         return len(self.offset)
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class HandshakeMessage:
     """A TLS handshake message that could be read."""
 

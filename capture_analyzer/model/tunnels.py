@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from capture_analyzer.model.column import column
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Tunnel:
     """One way through a tunnel: packets from one address to another with one identifier.
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.causes import CAUSE_NAMES
 from capture_analyzer.model.column import column, empty_array, rows_equal
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Waits:
     """One element a wait in each array. Waits may overlap; the ledger resolves that.
 
@@ -43,7 +42,7 @@ class Waits:
         return len(self.from_ns)
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Ledger:
     """The waits of each exchange after precedence: touching, never overlapping.
 

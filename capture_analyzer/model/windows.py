@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
 
 import numpy as np
@@ -10,12 +9,13 @@ from numpy.typing import NDArray
 
 from capture_analyzer.model.column import column, empty_array, rows_equal
 from capture_analyzer.model.deferred import Deferred
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 UNKNOWN_BYTES: Final = -1
 """Stands for "can't be known" in columns of `Windows`."""
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Windows(Deferred):
     """One element a segment with payload in each array, by connection, then packet_no.
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Set as AbstractSet
 from typing import Final
+
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 WIRESHARK_FLAGS: Final[dict[str, str]] = {
     "retransmission": (
@@ -42,7 +43,7 @@ _AGAIN: Final = ("retransmission", "out_of_order")
 _COPIED: Final = ("retransmission", "out_of_order", "duplicate_ack", "keep_alive", "keep_alive_ack")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Difference:
     """A kind of packet of which we and Wireshark say different things, and why.
 

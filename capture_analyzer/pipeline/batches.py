@@ -10,7 +10,6 @@ How a capture is cut does not depend on who works on it; so neither does the res
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Final
 
@@ -20,6 +19,7 @@ from capture_analyzer.model.analysis import Redaction
 from capture_analyzer.model.capture import Capture
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.packets import Packets
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.dissect import Dissected, dissect
 from capture_analyzer.pipeline.exchanges import find_exchanges
 from capture_analyzer.pipeline.flows import Flows
@@ -34,7 +34,7 @@ along the records of all streams, costs little for each; so few that temporaries
 connection with more is a batch of its own, since none is split."""
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Batch:
     """Whole connections, one after the other.
 
@@ -47,7 +47,7 @@ class Batch:
     flows: Flows
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Analysed:
     """What was found out about a batch. Connections go by their numbers in it.
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from capture_analyzer.model.anomalies import Anomaly
 from capture_analyzer.model.certificates import Certificate
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.protocols.codings import CodingError, decode
 from capture_analyzer.protocols.ocsp import MalformedOcspError, OcspResponse, parse_response
 from capture_analyzer.protocols.tls.certificates import (
@@ -65,7 +66,7 @@ def decompress(body: bytes) -> bytes | None:
     return bytes(content) if len(content) == length else None
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Chain:
     """A chain as a server sent it: its entries, and the connections it was shown on."""
 
@@ -73,7 +74,7 @@ class Chain:
     connection_nos: list[int]
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Presented:
     """The chains of a capture, in order of first appearance.
 
@@ -138,7 +139,7 @@ class Presented:
                 self.anomalies.append(anomaly)
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Read:
     """The rows, and what the rows don't say but finding OCSP queries needs.
 

@@ -11,7 +11,6 @@ network cards cut and join segments; nor times, since clocks differ.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from capture_analyzer.errors import TwoPointsError
 from capture_analyzer.model.capture import Capture, CaptureFile
 from capture_analyzer.model.packets import FIN, HAS_TIMESTAMPS, RST, SYN, TCP, UDP, Packets
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.wire.windows import Windows
 
 LEAST_SEGMENTS: Final = 3
@@ -82,7 +82,7 @@ def _compare(
             raise TwoPointsError(files[one].name, files[other].name)
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class _Matches:
     """Packets that stand in two files each, in order of the first file's packets.
 

@@ -11,19 +11,19 @@ This is also how Wireshark 4.0 numbers ``tcp.stream``, so that our numbers and i
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.packets import ACK, SYN, TCP, Packets
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 _HASH: Final = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio (Fibonacci hashing)
 _32: Final = np.uint64(32)
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Pieces:
     """Every stream byte once, and who brought it.
 
@@ -55,7 +55,7 @@ class Pieces:
     reset_ns: NDArray[np.int64]
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Flows:
     """TCP packets grouped by connection.
 

@@ -16,7 +16,6 @@ and its set-up cost the exchange nothing. The set-up is, in order:
 
 from __future__ import annotations
 
-import dataclasses
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -26,6 +25,7 @@ import numpy as np
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.lookups import Lookup
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 PROMPT_NS: Final = 50_000_000
 """A client that goes on within this time (or a round trip) of being able to was waiting."""
@@ -39,7 +39,7 @@ TIMEOUT_NS: Final = 5_000_000_000
 _MOST_LOOKUPS: Final = 32  # of one resolution: bounds the walk back over a client's lookups
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Setup:
     """What a connection's first exchange had to wait for, as instants in order.
 

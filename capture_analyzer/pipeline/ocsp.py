@@ -12,7 +12,6 @@ names. Where the certificate can't be read (TLS 1.3 without keys), only the time
 
 from __future__ import annotations
 
-import dataclasses
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal
@@ -25,6 +24,7 @@ from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.lookups import Lookup
 from capture_analyzer.model.messages import Message
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.model.tls_records import ROLE_CODE, HandshakeMessage, TlsRecords
 from capture_analyzer.pipeline.certificates import Presented, Read
 from capture_analyzer.pipeline.join import PROMPT_NS
@@ -56,7 +56,7 @@ _SHORTEST_PATH: Final = 60
 Tie = Literal["certificate", "responder", "time"]
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Found:
     """A fetch, with the exchange that it is, whose number is given later."""
 
@@ -65,7 +65,7 @@ class Found:
     asked: CertificateId | None = None
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Steps:
     """A client's steps on a TLS connection; None = it did not take it.
 
@@ -86,7 +86,7 @@ class Steps:
     request_packet_no: int | None = None
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Facts:
     """What the search looks at; all of it in the order of its table."""
 
@@ -373,7 +373,7 @@ def _tied_by(facts: Facts, row: Found, connection_no: int) -> Tie | None:
     return "responder" if named and (row.asked is None or untold) else None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class _Wait:
     phase: Literal["handshake", "request"]
     until_ns: int

@@ -22,10 +22,11 @@ from capture_analyzer.model.capture import Capture
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.packets import Packets
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.flows import Flows
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Streams:
     """The chunks of all streams, end to end: by connection, client before server, offset.
 

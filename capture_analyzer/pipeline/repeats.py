@@ -20,6 +20,7 @@ from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.frames import Frames
 from capture_analyzer.model.holes import HOLE_KINDS, Holes
 from capture_analyzer.model.packets import LABELS, SPURIOUS, Packets
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.model.repeats import Repeats
 from capture_analyzer.model.tls_records import TlsRecords
 from capture_analyzer.pipeline.tcp.limits import Path
@@ -36,7 +37,7 @@ _NEEDLESS: Final = SPURIOUS.index("true")
 _LOSS: Final = HOLE_KINDS.index("loss")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class _Row:
     """A row of the table, in the order in which rows are sorted."""
 
@@ -53,7 +54,7 @@ class _Row:
     delayed_ns: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Sources:
     """The tables that it is made of; `path` is what is known of all streams."""
 

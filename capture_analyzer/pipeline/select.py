@@ -25,6 +25,7 @@ from capture_analyzer.model.events import Events
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.lookups import Lookup
 from capture_analyzer.model.packets import TCP, UDP, Packets
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.model.selection import Selection
 from capture_analyzer.model.waits import Ledger, Waits
 from capture_analyzer.pipeline.flows import Flows, endpoint_keys
@@ -253,7 +254,7 @@ def _datagrams(
     selected[rows] = True
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Shown:
     """Tables whose rows are about exchanges and lookups; `limit` leaves rows out."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.wire.windows import Bytes, Offsets, Windows, column
 
 IPV4_HEADER_BYTES: Final = 20
@@ -51,7 +51,7 @@ A_FRAGMENT: Final = 3
 contradicts itself; a fragment, whose transport header (if any) is set aside."""
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Datagrams:
     """The IP headers of some packets, all of one version.
 

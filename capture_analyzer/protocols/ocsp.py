@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 import binascii
-import dataclasses
 import re
 from typing import Any, Final
 
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.protocols.tls.certificates import Identity, element
 
 REQUEST_TYPE: Final = "application/ocsp-request"
@@ -25,7 +25,7 @@ class MalformedOcspError(Exception):
     """Not an OCSP message."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class CertificateId:
     """Which certificate is meant (RFC 6960, section 4.1.1)."""
 
@@ -49,7 +49,7 @@ class CertificateId:
         return new(self.algorithm, identity.issuer_key).digest() == self.key_hash
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class OcspResponse:
     """A response: what became of the question, and the answer. Instants: seconds since 1970."""
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.protocols.link.layers import (
     ETHERNET,
     IPV4,
@@ -41,7 +41,7 @@ _GPE_PROTOCOLS: Final = {1: IPV4, 2: IPV6, 3: ETHERNET, 5: MPLS[0]}
 _MOST_GTP_EXTENSIONS: Final = 8
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Inside:
     """What some packets carry.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import glob
 import os
 import stat
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from capture_analyzer.errors import CaptureReadError, OptionError
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.readers.source import STANDARD_INPUT
 
 MAX_FILES: Final = 60_000
@@ -21,7 +21,7 @@ _DESCRIPTORS_BESIDE: Final = 64
 _PATTERN: Final = frozenset("*?[")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Input:
     """A file to open.
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from capture_analyzer.model.anomalies import Anomaly
 from capture_analyzer.model.capture import Capture
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.wire.windows import Windows
 
 COMPARED_BYTES: Final = 96
@@ -24,7 +25,7 @@ _AT_ONCE: Final = 1 << 17  # packets whose bytes are held at a time
 _MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Repeats:
     """What was found.
 

@@ -19,6 +19,7 @@ from typing import BinaryIO, Final
 from capture_analyzer.errors import CaptureReadError, UnsupportedFormatError
 from capture_analyzer.model.anomalies import Anomaly
 from capture_analyzer.model.progress import Progress, silent
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.readers.compression import MAGIC_BYTES, UNPACKERS, compression_of
 from capture_analyzer.readers.spool import Spool
 
@@ -35,7 +36,7 @@ _PROBLEMS: Final = {
 }
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Source:
     """The bytes of a container, ready to be read.
 

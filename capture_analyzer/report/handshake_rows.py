@@ -8,7 +8,6 @@ beyond it.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.connections import Connection, TlsSummary
 from capture_analyzer.model.packets import LABELS
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.model.tls_records import ROLE_CODE, HandshakeMessage
 from capture_analyzer.report.strings import StringTable
 
@@ -38,7 +38,7 @@ _ENCRYPTED_FLIGHT: Final = "EncryptedExtensions to Finished"
 _AFTERWARDS: Final = ("new_session_ticket", "key_update")
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Step:
     """A message, or records that hold some; `network_ns` to `unknown_ns` tell of the time before.
 
@@ -69,7 +69,7 @@ class Step:
     unknown_ns: int = 0
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Shake:
     """The handshake of a connection.
 
@@ -191,7 +191,7 @@ def _step(message: HandshakeMessage) -> Step:
     )
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class _Side:
     """The first records of a direction."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
 
 import numpy as np
@@ -11,6 +10,7 @@ from capture_analyzer import wording
 from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.causes import CAUSE_NAMES
 from capture_analyzer.model.packets import LABELS
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.report import causes
 
 SOUND_LOSS: Final = 0.01  # share of segments sent again below which nobody feels it
@@ -23,7 +23,7 @@ _DISTURBANCES: Final = [
 ]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Health:
     """Figures over all connections."""
 

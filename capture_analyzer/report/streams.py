@@ -7,7 +7,6 @@ stream, so that they are right in either case.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +16,7 @@ from capture_analyzer.model.analysis import Analysis, Tables
 from capture_analyzer.model.events import EVENT_KIND_CODE, EVENT_KINDS
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.messages import StreamFacts
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.report import packet_rows
 from capture_analyzer.report.strings import StringTable
 
@@ -48,7 +48,7 @@ They are chosen so that round lengths (10, 20, 50 ms) lie in the middle of a bar
 _CONTENT: Final = EVENT_KIND_CODE["content"]
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Gaps:
     """Gaps between the instants at which content of a stream became usable.
 

@@ -10,7 +10,6 @@ lists the remarkable packets only.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +20,7 @@ from capture_analyzer.model.column import rows_equal
 from capture_analyzer.model.holes import HOLE_KINDS
 from capture_analyzer.model.limits import LIMITS
 from capture_analyzer.model.packets import FIN, LABELS, MECHANISMS, RST, SPURIOUS, SYN, Packets
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.model.rtt_samples import RttSamples
 from capture_analyzer.model.sender_limits import SENDER_LIMITS
 from capture_analyzer.model.stalls import STALLS
@@ -59,7 +59,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class _Points:
     """The packets of one connection that were on the wire, in columns of equal length.
 

@@ -6,7 +6,6 @@ built from findings, ledger and connections only, and books nothing that they do
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from typing import Final, Literal
 
@@ -17,6 +16,7 @@ from capture_analyzer import wording
 from capture_analyzer.model.analysis import Analysis, Tables
 from capture_analyzer.model.causes import CAUSE_CODE, CAUSE_NAMES
 from capture_analyzer.model.findings import Finding
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.report import causes, claims, labels, network, remarks
 
 MAX_SENTENCES: Final = 4  # more is a page, not a verdict
@@ -26,7 +26,7 @@ MAX_NOTES: Final = 4  # the rest is listed under what the capture cannot show
 State = Literal["incident", "clean", "empty"]
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Action:
     """One thing that somebody should do.
 
@@ -45,7 +45,7 @@ class Action:
     cause: str | None
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class TimeShare:
     """Time spent in requests on one cause, either its avoidable or its ordinary part."""
 
@@ -55,7 +55,7 @@ class TimeShare:
     ns: int
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Verdict:
     """What a reader should know first.
 

@@ -29,7 +29,6 @@ When it is wrong:
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Final
 
@@ -42,6 +41,7 @@ from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.column import NO_TIME, column
 from capture_analyzer.model.findings import MAX_EXAMPLES, Example, Finding, Severity
 from capture_analyzer.model.lookups import Lookup
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 MS: Final = 1_000_000
 
@@ -51,7 +51,7 @@ FALLBACK_NS: Final = 5_000_000_000
 WARNING_NS: Final = 500_000_000  # a failure that held the client up for so long is felt
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Options:
     """Thresholds of this detector."""
 
@@ -77,7 +77,7 @@ META = Meta(
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class _Failed:
     lookup: Lookup
     outcome: str  # the response code, or "no answer"

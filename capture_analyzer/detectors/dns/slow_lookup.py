@@ -28,7 +28,6 @@ When it is wrong:
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -41,13 +40,14 @@ from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.column import column
 from capture_analyzer.model.findings import MAX_EXAMPLES, Example, Finding
 from capture_analyzer.model.lookups import Lookup
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 MS: Final = 1_000_000
 
 FAILURES: Final = ("NXDOMAIN", "SERVFAIL", "REFUSED", None)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Options:
     """Thresholds of this detector."""
 
@@ -65,7 +65,7 @@ META = Meta(
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class _Waited:
     """An exchange that waited for its name."""
 

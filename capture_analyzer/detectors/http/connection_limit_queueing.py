@@ -29,7 +29,6 @@ When it is wrong:
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -44,6 +43,7 @@ from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.column import column
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 STEADY_REQUESTS: Final = 20
 """Where so many requests a connection follow in one burst, it is more likely a program's steady
@@ -53,7 +53,7 @@ READ_CONFIDENCE: Final = 0.7  # that there was a queue is inferred
 OPAQUE_CONFIDENCE: Final = 0.5
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Options:
     """Thresholds of this detector."""
 
@@ -77,7 +77,7 @@ META = Meta(
 )
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class _Queued:
     """A request that waited: since when all connections were busy, and the answer before it."""
 
@@ -108,7 +108,7 @@ def _one_at_a_time(pooled: Pooled) -> bool:
     return not pooled.inferred or pooled.connection.alpn == "http/1.1"
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class _Change:
     """Something that happens on a connection of a pool, at an instant."""
 

@@ -30,7 +30,6 @@ When it is wrong:
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -53,6 +52,7 @@ from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.column import column
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding, Severity
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 READ_CONFIDENCE: Final = 0.9  # two programs may share the client's address
 SILENT_CONFIDENCE: Final = 0.7  # closed without a word: a program that ran once looks so
@@ -66,7 +66,7 @@ _MOST_CANDIDATES: Final = 16
 would make a capture of many connections cost the square of their number."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Options:
     """Thresholds of this detector."""
 
@@ -96,7 +96,7 @@ META = Meta(
 )
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class _Needless:
     """A new connection, and the one that could have been used.
 

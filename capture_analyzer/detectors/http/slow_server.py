@@ -35,7 +35,6 @@ When it is wrong:
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -51,12 +50,13 @@ from capture_analyzer.model.column import column
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding, Severity
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 OPAQUE_CONFIDENCE: Final = 0.7  # flights of records are requests and answers most of the time
 WEAKEST: Final = 0.3  # a wait that is less certain than this is no ground for a judgement
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Options:
     """Thresholds of this detector."""
 
@@ -77,7 +77,7 @@ META = Meta(
 )
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class _Slow:
     """One slow exchange: its think time, index in `Booked` and row."""
 

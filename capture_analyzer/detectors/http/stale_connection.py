@@ -28,7 +28,6 @@ When it is wrong:
 
 from __future__ import annotations
 
-import dataclasses
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -53,6 +52,7 @@ from capture_analyzer.model.findings import (
     Severity,
 )
 from capture_analyzer.model.packets import ACK, FIN, RST, Packets
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 SAME_REQUEST: Final = 0.95  # the request was seen to be repeated
 OTHER_REQUEST: Final = 0.7  # another one followed, or what follows could not be read
@@ -63,7 +63,7 @@ _MOST_REQUESTS: Final = 1000
 in the meantime is not waiting for it."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Options:
     """Thresholds of this detector."""
 
@@ -92,7 +92,7 @@ META = Meta(
 )
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class _Stale:
     """A request on a dead connection.
 

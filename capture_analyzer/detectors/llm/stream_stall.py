@@ -34,7 +34,6 @@ When it is wrong:
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Final
 
@@ -51,6 +50,7 @@ from capture_analyzer.model.column import column
 from capture_analyzer.model.events import EVENT_KIND_CODE
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 _CONTENT: Final = EVENT_KIND_CODE["content"]
 
@@ -67,7 +67,7 @@ _WHY: Final = {
 }
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Options:
     """Thresholds of this detector."""
 
@@ -84,7 +84,7 @@ META = Meta(
 )
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class _Stall:
     """A gap: after how many events with content, from when to when, and who filled it."""
 

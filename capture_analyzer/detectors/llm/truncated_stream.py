@@ -23,7 +23,6 @@ When it is wrong:
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Final
 
@@ -38,6 +37,7 @@ from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.events import EVENT_KIND_CODE
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding, Severity
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 META = Meta(
     tables=("exchanges",),
@@ -67,7 +67,7 @@ _WERE: Final = {
 }
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class _Cut:
     """An answer that was cut off: how, after how many events with content."""
 

@@ -28,7 +28,6 @@ When it is wrong:
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 
 from capture_analyzer import wording
@@ -39,9 +38,10 @@ from capture_analyzer.detectors.servers import label
 from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.column import column
 from capture_analyzer.model.findings import MAX_PACKET_NOS, Finding
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Options:
     """Thresholds of this detector."""
 

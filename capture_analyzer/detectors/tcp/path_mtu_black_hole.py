@@ -28,7 +28,6 @@ When it is wrong:
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -47,9 +46,10 @@ from capture_analyzer.model.column import column
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.findings import MAX_PACKET_NOS, Example, Finding
 from capture_analyzer.model.packets import ACK, RST, Packets
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Options:
     """Thresholds of this detector."""
 
@@ -74,7 +74,7 @@ _SMALL_SHARE: Final = 0.75
 _LEAST_BYTES: Final = 500  # smaller segments pass everywhere (RFC 9293, 3.7.1: 536)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class _Hole:
     """One direction of a connection that loses large segments."""
 

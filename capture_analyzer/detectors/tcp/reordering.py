@@ -29,7 +29,6 @@ When it is wrong:
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Final
 
@@ -46,6 +45,7 @@ from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding
 from capture_analyzer.model.holes import HOLE_KINDS
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 META = Meta(
     tables=("connections",),
@@ -60,7 +60,7 @@ LEAST_NS: Final = 100_000
 """Less is the order in which a capture took packets from its queues, not the network's."""
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class _Late:
     """Overtaken segments of one connection, or of several of one server; worst first."""
 

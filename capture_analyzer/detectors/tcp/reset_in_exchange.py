@@ -28,7 +28,6 @@ When it is wrong:
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Final
 
@@ -46,6 +45,7 @@ from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.findings import MAX_EXAMPLES, Example, Finding
 from capture_analyzer.model.packets import RST, Packets
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 META = Meta(
     tables=("exchanges",),
@@ -62,7 +62,7 @@ HOPS_APART: Final = 2
 """A time to live that differs by more than a route change would make it: another host."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class _Cut:
     """A connection that was reset, and the exchanges that were open."""
 

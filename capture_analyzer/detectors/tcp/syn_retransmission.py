@@ -43,6 +43,7 @@ from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.findings import MAX_EXAMPLES, Example, Finding, Severity
 from capture_analyzer.model.packets import LABELS, Packets
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 META = Meta(
     tables=("connections",),
@@ -57,7 +58,7 @@ META = Meta(
 _COPIES: Final = frozenset({LABELS.index("capture_duplicate"), LABELS.index("network_duplicate")})
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class _Retried:
     """A connection whose set-up needed repeats, with what that cost the exchange behind it."""
 

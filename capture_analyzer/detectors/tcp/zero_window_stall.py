@@ -40,11 +40,12 @@ from capture_analyzer.detectors.shares import Share
 from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.column import column
 from capture_analyzer.model.findings import MAX_PACKET_NOS, Finding
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 MS: Final = 1_000_000
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Options:
     """Thresholds of this detector."""
 

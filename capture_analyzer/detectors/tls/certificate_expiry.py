@@ -25,7 +25,6 @@ When it is wrong:
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Final
 
@@ -39,12 +38,13 @@ from capture_analyzer.model.certificates import Certificate
 from capture_analyzer.model.column import column
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding, Severity
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 DAY_NS: Final = 86_400_000_000_000
 MINUTE_NS: Final = 60_000_000_000
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Options:
     """Thresholds of this detector."""
 

@@ -28,7 +28,6 @@ When it is wrong:
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Final
 
@@ -42,6 +41,7 @@ from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.column import rows_equal
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.model.tls_records import ROLE_CODE
 
 META = Meta(
@@ -61,7 +61,7 @@ _CERTIFICATE: Final = (
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class _Failure:
     connection: Connection
     side: str  # who ended it: "client", "server" or ""

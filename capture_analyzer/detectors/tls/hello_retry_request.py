@@ -35,6 +35,7 @@ from capture_analyzer.detectors.severity import booked, by_default, worst
 from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 META = Meta(
     tables=("connections",),
@@ -46,7 +47,7 @@ META = Meta(
 )
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class _Retried:
     """A connection with a HelloRetryRequest, and what it cost the exchange that waited."""
 

@@ -23,7 +23,6 @@ When it is wrong:
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Final
 
@@ -40,13 +39,14 @@ from capture_analyzer.detectors.severity import by_default, worst
 from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.column import column
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.model.tls_records import ROLE_CODE
 
 INITIAL_WINDOW: Final = 10  # segments (RFC 6928)
 DEFAULT_MSS: Final = 1460
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Options:
     """Thresholds of this detector."""
 

@@ -25,7 +25,6 @@ When it is wrong:
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 
 from capture_analyzer import wording
@@ -36,6 +35,7 @@ from capture_analyzer.detectors.servers import Server, label, servers
 from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 META = Meta(
     tables=("connections",),
@@ -47,7 +47,7 @@ META = Meta(
 )
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class _Full:
     """A handshake that could have been resumed."""
 

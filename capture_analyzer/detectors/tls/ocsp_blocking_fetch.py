@@ -29,7 +29,6 @@ When it is wrong:
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 
 from capture_analyzer import wording
@@ -41,6 +40,7 @@ from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.certificates import OcspFetch
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 META = Meta(
     tables=("ocsp_fetches",),
@@ -52,7 +52,7 @@ META = Meta(
 )
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class _Waited:
     """An exchange that waited for OCSP answers."""
 

@@ -28,7 +28,6 @@ When it is wrong:
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Final
 
@@ -43,12 +42,13 @@ from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.column import column, rows_equal
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 PAGE_SHARE: Final = 10  # a page's first byte must have waited this part of the whole: 1/10
 LARGE_EVENT: Final = 0.5  # an event that fills this part of its record waits for itself
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Options:
     """Thresholds of this detector."""
 
@@ -66,7 +66,7 @@ META = Meta(
 )
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class _Waited:
     """An answer that waited for records."""
 

@@ -28,7 +28,6 @@ When it is wrong:
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Final
 
@@ -46,12 +45,13 @@ from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.column import column, rows_equal
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding
 from capture_analyzer.model.packets import LABELS
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 MS: Final = 1_000_000
 _RETRANSMISSION: Final = LABELS.index("retransmission")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Options:
     """Thresholds of this detector."""
 
@@ -66,7 +66,7 @@ META = Meta(
 )
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class _Slow:
     """A step that took too long."""
 

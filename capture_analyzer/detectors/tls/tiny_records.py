@@ -27,7 +27,6 @@ When it is wrong:
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Final
 
@@ -41,6 +40,7 @@ from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.column import column, rows_equal
 from capture_analyzer.model.connections import Connection, TlsSummary
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding, Severity
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.model.tls_records import ROLE_CODE
 
 HEADER_BYTES: Final = 5
@@ -48,7 +48,7 @@ SPILL_BYTES: Final = 1024  # a record of a direction's greatest length, from her
 CONTROL_BYTES: Final = (9, 13, 17)  # frames of HTTP/2 without data (RFC 9113, section 6)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Options:
     """Thresholds of this detector."""
 
@@ -71,7 +71,7 @@ META = Meta(
 )
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class _Direction:
     """One direction of a connection with tiny records."""
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.connections import Connection
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.causes.links import full_segments
 from capture_analyzer.pipeline.intervals import Times
 from capture_analyzer.pipeline.reassemble import Streams
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Arrivals:
     """Payload of all streams, each byte once: one element a segment's part in each array.
 
@@ -41,7 +41,7 @@ class Arrivals:
         )
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Pauses:
     """Stretches in which a sender sent nothing for longer than its window explains."""
 

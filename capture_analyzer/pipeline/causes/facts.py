@@ -5,7 +5,6 @@ Rows of objects become arrays once, here; each cause then works on whole arrays.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
@@ -22,6 +21,7 @@ from capture_analyzer.model.frames import Frames
 from capture_analyzer.model.holes import HOLE_KINDS, Holes
 from capture_analyzer.model.limits import Limits
 from capture_analyzer.model.packets import Packets
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.model.tls_records import HandshakeMessage, TlsRecords
 from capture_analyzer.model.waits import Waits
 from capture_analyzer.pipeline import intervals
@@ -50,7 +50,7 @@ STEP_NS: Final = 1_000_000
 """Between two steps of a set-up a client computes; less than this is part of the step."""
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Facts:
     """Columns of all exchanges by exchange_no, and what happened on their connections.
 

@@ -12,7 +12,6 @@ right behind that part, even if no later byte came for long.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Final
 
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.frames import Frames
 from capture_analyzer.model.holes import HOLE_KINDS, Holes
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.model.tls_records import TlsRecords
 from capture_analyzer.pipeline.causes.record_rows import find_records, record_end
 from capture_analyzer.pipeline.intervals import Indices, Times, bisect_right
@@ -30,7 +30,7 @@ from capture_analyzer.pipeline.reassemble import Streams
 NEVER: Final = int(np.iinfo(np.int64).max)
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class HeldUp:
     """Pairs of a hole and an exchange that it held up; one element each.
 
@@ -129,7 +129,7 @@ def delivery(request_end: Times, response_seen: Times, holes: Holes, held: HeldU
     return delivered
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class _ByExchange:
     """Frames by direction, then HTTP/2 stream, then offset."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.connections import Connection
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.causes.columns import instants
 from capture_analyzer.pipeline.intervals import Times
 from capture_analyzer.pipeline.tcp.facts import TcpFacts
@@ -38,7 +38,7 @@ FULL_BYTES: Final = 1000
 """From this length on a segment is taken for full where no MSS was seen."""
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Links:
     """One element a connection in each array, by number.
 

@@ -11,7 +11,6 @@ sender, and what it sets free comes by, one round trip beyond the capture point 
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
 
 import numpy as np
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.holes import HOLE_KINDS, Holes
 from capture_analyzer.model.packets import ACK, HAS_TIMESTAMPS, SYN, Packets
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.causes.arrivals import Pauses
 from capture_analyzer.pipeline.causes.links import Links
 from capture_analyzer.pipeline.intervals import (
@@ -54,7 +54,7 @@ _CLOCKS_HZ: Final = (100, 250, 1000, 1_000_000)
 """Rates at which senders count TCP timestamps (RFC 7323, section 5.4, asks for 1 to 1000 Hz)."""
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Sending:
     """Segments of some servers, in the order of their bytes: one element each.
 
@@ -199,7 +199,7 @@ def _last_repair(holes: Holes, stream: Indices, times: Times) -> Times:
     return np.where(found >= low, filled[found], never)
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class _Acknowledged:
     """How far the clients had acknowledged: one element an acknowledgement, by stream, time."""
 

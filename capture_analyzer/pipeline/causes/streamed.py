@@ -7,7 +7,6 @@ segment, or the burst of segments that it came in, back.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.events import EVENT_KIND_CODE, Events
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.causes.sending import Sending
 from capture_analyzer.pipeline.intervals import Indices, Times, running_maximum
 
@@ -22,7 +22,7 @@ APART_NS: Final = 100_000_000
 """A gap this much longer than the usual one is divided there: the rest is out of the ordinary."""
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Gaps:
     """One element a gap, or a part of it; none overlap in one exchange."""
 

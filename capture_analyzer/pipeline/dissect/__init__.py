@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,6 +12,7 @@ from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.frames import Frames
 from capture_analyzer.model.messages import Message
 from capture_analyzer.model.progress import Progress, silent
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.model.secrets import Secrets
 from capture_analyzer.model.tls_records import HandshakeMessage, TlsRecords
 from capture_analyzer.pipeline.certificates import Presented
@@ -31,7 +31,7 @@ from capture_analyzer.protocols.http1.source import Source
 _ORIGINS: dict[str, Origin] = {"http-gap": "capture"}
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Dissected:
     """What the connections carry.
 

@@ -11,6 +11,7 @@ import numpy as np
 from capture_analyzer.model.byte_stream import ByteStream
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.connections import Connection, TlsSummary
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.model.secrets import Secrets
 from capture_analyzer.model.tls_records import ROLE_CODE, HandshakeMessage, TlsRecords
 from capture_analyzer.pipeline.certificates import decompress
@@ -58,7 +59,7 @@ _ROLE_OF_INNER[handshake.HANDSHAKE] = ROLE_CODE["handshake"]
 _ROLE_OF_INNER[handshake.APPLICATION_DATA] = ROLE_CODE["application"]
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Side:
     """One direction of a TLS connection.
 
@@ -73,7 +74,7 @@ class Side:
     protected_from: int
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class OpenedConnection:
     """What both directions hold, and the handshake messages that were protected.
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from capture_analyzer.model.anomalies import Anomaly, Origin
 from capture_analyzer.model.messages import Field, Message
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.redact import Redactor
 from capture_analyzer.protocols.hpack import HeaderField
 from capture_analyzer.protocols.http1.connection import Located
@@ -36,7 +37,7 @@ _CLAUSES: Final[dict[str, tuple[Origin, str]]] = {
 _PSEUDO: Final = (":method", ":path", ":authority", ":scheme", ":status", ":protocol")
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class DissectedHttp2:
     """What an HTTP/2 connection holds.
 

@@ -6,6 +6,7 @@ import dataclasses
 from typing import Final, NamedTuple
 
 from capture_analyzer.model.byte_stream import ByteStream
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.dissect.place import Place
 from capture_analyzer.pipeline.dissect.records import Fragments, Records
 from capture_analyzer.protocols.tls.decryption import (
@@ -22,7 +23,7 @@ MAX_HANDSHAKE_BYTES: Final = 1 << 20
 """Encrypted handshake messages kept of a direction; chains of certificates have some KB."""
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class HandshakePart:
     """Plaintext of a protected handshake record: (index of the record, its bytes)."""
 
@@ -48,7 +49,7 @@ class Run(NamedTuple):
     typed: bool
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Plain:
     """What one direction of a TLS connection holds when its records are opened.
 

@@ -8,13 +8,13 @@ random of its own ClientHello.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
 from capture_analyzer.model.byte_stream import ByteStream
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.model.secrets import Secrets
 from capture_analyzer.pipeline.dissect.records import Records
 from capture_analyzer.protocols.tls import handshake
@@ -40,7 +40,7 @@ MAX_RECORDS: Final = 64
 """Handshake records looked at of one direction and handshake."""
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Agreed:
     """What the keys of one handshake are made with."""
 
@@ -54,7 +54,7 @@ class Agreed:
         return tls12_openers(self.secrets, self.suite, self.client_random, self.server_random)
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Direction:
     """The records of one side, and the first that is protected."""
 

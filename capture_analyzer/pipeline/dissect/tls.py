@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from array import array
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from capture_analyzer.model.anomalies import Anomaly
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.connections import Connection, TlsSummary
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.model.secrets import Secrets
 from capture_analyzer.model.tls_records import ROLE_CODE, HandshakeMessage, TlsRecords
 from capture_analyzer.pipeline.certificates import Presented
@@ -56,7 +56,7 @@ _ROLE_OF_TYPE[HANDSHAKE] = ROLE_CODE["handshake"]
 _ROLE_OF_TYPE[APPLICATION_DATA] = ROLE_CODE["application"]
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class DissectedTls:
     """Rows of all TLS connections."""
 

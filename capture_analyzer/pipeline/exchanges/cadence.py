@@ -26,6 +26,7 @@ from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.events import EVENT_KIND_CODE, Events
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.messages import EventRows, StreamFacts
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.exchanges.flights import Flights
 from capture_analyzer.pipeline.exchanges.units import Units
 from capture_analyzer.pipeline.lists import ascending, medians, places, quantiles, starts_of
@@ -121,7 +122,7 @@ def add_streams(rows: Sequence[Exchange], flights: Flights) -> None:
             exchange.ttft_ns = usable - exchange.request_start_ns
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class _Answers:
     """Answers, and their records end to end.
 
@@ -193,7 +194,7 @@ class _Answers:
         )
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class _Marks:
     """Events in order: index of the exchange, first and last record among the units, kind."""
 

@@ -16,13 +16,13 @@ An RST_STREAM frame where the client has waited a round trip in vain gives a req
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.column import NO_TIME
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.exchanges.control import (
     RST_STREAM_BYTES,
     find_control,
@@ -38,7 +38,7 @@ _TAIL_NS: Final = 1_000_000_000
 a GOAWAY of an idle connection, not the end of the answer."""
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Flights:
     """Pairs of flights: one element an exchange in each array, by connection, then time.
 

@@ -8,18 +8,18 @@ holds the answers of the requests that came before it.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.messages import Message
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.exchanges.rows import exchange_row, mark_shared
 
 Pair = tuple[Message | None, Message | None]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Tunnel:
     """Where a connection stops speaking HTTP (Upgrade, CONNECT).
 

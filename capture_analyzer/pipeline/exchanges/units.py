@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.connections import Connection, TlsSummary
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 _NEVER_NS: Final = 1 << 60
 _TLS13_OVERHEAD: Final = 17  # inner content type and a 16-byte tag (RFC 8446, section 5.2)
@@ -17,7 +18,7 @@ _GCM_OVERHEAD: Final = 24  # explicit nonce and tag (RFC 5288, section 3)
 _CHACHA20_OVERHEAD: Final = 16  # the tag alone (RFC 7905, section 2)
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Speech:
     """What each connection may speak: one element a connection in each array."""
 
@@ -65,7 +66,7 @@ def _overhead(tls: TlsSummary | None) -> int:
     return _GCM_OVERHEAD
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Units:
     """Pieces of data in each array, one element a TLS record or a segment's payload.
 

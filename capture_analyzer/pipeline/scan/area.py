@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 from numpy.typing import NDArray
 
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.wire.windows import Windows
 
 
@@ -18,7 +17,7 @@ def place(rows: NDArray[np.intp]) -> NDArray[np.intp] | slice:
     return rows
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Area:
     """What one layer of some packets hands to the next one.
 

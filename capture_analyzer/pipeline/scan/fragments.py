@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.anomalies import Origin
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.scan.area import Area
 from capture_analyzer.pipeline.scan.tally import Tally
 from capture_analyzer.protocols.ip import Datagrams
@@ -40,7 +41,7 @@ _INCOMPLETE: Final = "IP fragments without the other parts of their datagrams"
 _CONTRADICTING: Final = "IP fragments that overlap or contradict each other"
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Assembled:
     """Whole datagrams, by packet.
 
@@ -180,7 +181,7 @@ class _Whole(NamedTuple):
     total: int
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class _Datagram:
     """One that is being put together: where its parts begin, ascending, and which they are."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -10,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.anomalies import Anomaly, Origin
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 MAX_REASONS: Final = 64
 """Reasons that are named one by one: more than a real network has."""
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class _Reason:
     origin: Origin
     packet_no: int  # the first

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Final
 
@@ -14,6 +13,7 @@ from capture_analyzer.model.column import NO_TIME, concatenate
 from capture_analyzer.model.holes import Holes
 from capture_analyzer.model.limits import Limits, Queues
 from capture_analyzer.model.packets import FIN, RST, Packets
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.flows import Flows, Pieces
 from capture_analyzer.pipeline.tcp.coverage import Coverage, cover
 from capture_analyzer.pipeline.tcp.facts import TcpFacts
@@ -196,7 +196,7 @@ def _ttls(packets: Packets, segments: Segments) -> tuple[NDArray[np.uint8], NDAr
     return ttl[0::2], ttl[1::2]
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class BatchPieces:
     """Pieces of a batch: as `Pieces`, but by stream instead of bounds."""
 

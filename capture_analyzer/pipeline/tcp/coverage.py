@@ -8,13 +8,13 @@ segments that fall into a gap need closer looks.
 
 from __future__ import annotations
 
-import dataclasses
 from bisect import bisect_left, bisect_right
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.tcp.segments import SPAN, Ints, Segments
 
 MAX_GAPS_A_SEGMENT: Final = 64
@@ -25,7 +25,7 @@ MAX_PIECES_A_GAP: Final = 4096
 """Pieces kept of one gap that is filled by partly overlapping segments; likewise."""
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Coverage:
     """Bytes of a batch's streams, each once, and the gaps.
 

@@ -12,11 +12,12 @@ from capture_analyzer.model.anomalies import Anomaly
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.holes import Holes
 from capture_analyzer.model.limits import Limits, Queues
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.tcp.limits import Path
 from capture_analyzer.pipeline.tcp.round_trips import RoundTrips
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class TcpFacts:
     """The facts of all connections.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.packets import ACK, HAS_TIMESTAMPS, RST, SACK_PERMITTED, SYN, Packets
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.flows import Flows
 
 COPY_NS: Final = 3_000_000
@@ -20,7 +20,7 @@ COPY_WITH_TIMESTAMP_NS: Final = 100_000_000
 """Likewise where both carry the same timestamp and IP identification."""
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Handshakes:
     """One element a connection; packets by index, -1 = none; durations NO_TIME = unknown."""
 

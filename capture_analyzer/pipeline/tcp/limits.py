@@ -34,6 +34,7 @@ from capture_analyzer.model.packets import (
     SYN,
     Packets,
 )
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.intervals import bisect_right
 from capture_analyzer.pipeline.tcp.handshake import Handshakes
 from capture_analyzer.pipeline.tcp.segments import SPAN, Bools, Ints, Segments
@@ -55,7 +56,7 @@ _IDLE_SEGMENTS: Final = 10  # with which it starts over at most (RFC 6928)
 _RECENT_NS: Final = 1_000_000_000
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Path:
     """What is known of the streams of a batch, one element a stream.
 

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.packets import HAS_TIMESTAMPS, MECHANISMS, Packets
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.tcp.coverage import Coverage
 from capture_analyzer.pipeline.tcp.labels import CODE
 from capture_analyzer.pipeline.tcp.resends import Resends
@@ -51,7 +52,7 @@ _FAST, _TLP, _RTO = MECHANISM["fast"], MECHANISM["tlp"], MECHANISM["rto"]
 _AFTER_RTO, _UNKNOWN = MECHANISM["after_rto"], MECHANISM["unknown"]
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class _State:
     """What a sender has sent again so far."""
 

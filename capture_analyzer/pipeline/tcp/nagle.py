@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.limits import LIMIT_CODE, Limits
 from capture_analyzer.model.packets import ACK, FIN, RST, SYN
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.intervals import bisect_right
 from capture_analyzer.pipeline.tcp.limits import Path, table
 from capture_analyzer.pipeline.tcp.segments import SPAN, Bools, Ints, Segments
@@ -108,7 +109,7 @@ def find_held(
     )
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class _Held:
     """Segments that left the moment that a bare acknowledgement reached their sender.
 
@@ -242,7 +243,7 @@ def _find_pairs(segments: Segments, path: Path, fresh: NDArray[np.intp]) -> _Pai
     return fresh[at], fresh[at + 1], stream[at]
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class _Counts:
     """How many there are before each element of a batch.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Final
 
@@ -10,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.packets import Packets
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.flows import Flows
 from capture_analyzer.pipeline.lists import stable_order
 
 BATCH_PACKETS: Final = 65_536  # a batch's arrays stay in the processor's cache
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Groups:
     """TCP packets by connection; those that have packets are numbered anew, from 0.
 

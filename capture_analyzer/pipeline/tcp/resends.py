@@ -13,7 +13,6 @@ when no other packet than data can be missing, and from the pause before the rep
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
 
 import numpy as np
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.packets import FIN, HAS_TIMESTAMPS, RST, SYN, Packets
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.tcp.coverage import Coverage
 from capture_analyzer.pipeline.tcp.segments import SPAN, Bools, Ints, Segments
 
@@ -36,7 +36,7 @@ _LEAST_STEPS: Final = 3  # by one, before a stream's count is believed to be its
 _COMMON_SEGMENT: Final = 1460  # bytes; more in one captured packet were several on the wire
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Resends:
     """Segments with payload that were sent again or overtaken; keep-alives and probes apart.
 

@@ -8,20 +8,20 @@ only the minimum is a round trip.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.column import NO_TIME
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.tcp.coverage import Coverage
 from capture_analyzer.pipeline.tcp.segments import SPAN, Ints, Segments
 
 LONGEST: Final = 1 << 40  # a sample above this (18 minutes) is no round trip
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Minima:
     """New minima of round-trip samples, by connection and time.
 
@@ -57,7 +57,7 @@ class Minima:
         return result
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class RoundTrips:
     """Minima of either side."""
 

@@ -21,6 +21,7 @@ from capture_analyzer.model.packets import (
     RST,
     Packets,
 )
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.flows import Flows
 from capture_analyzer.pipeline.tcp.handshake import Handshakes
 from capture_analyzer.pipeline.tcp.labels import CODE
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 _MAX_SHIFT = 14  # RFC 7323, section 2.3: a larger shift counts as 14
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Sums:
     """What batches count for each connection."""
 

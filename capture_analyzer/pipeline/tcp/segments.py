@@ -10,13 +10,13 @@ that later streams start above everything that earlier ones reached.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.packets import ACK, FIN, RST, SYN, Packets
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.flows import Flows
 from capture_analyzer.pipeline.tcp.duplicates import find_copies
 
@@ -36,7 +36,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Segments:
     """One element a packet, in the layout described above; times in ns, offsets in bytes.
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.packets import Packets
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.tcp.segments import SPAN, Bools, Ints, Segments
 
 MAX_BLOCKS = 4  # as many fit into the TCP options
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Selective:
     """Elements with SACK blocks, ascending; offsets are keys of the peer's stream.
 

@@ -7,10 +7,10 @@ to the next start line: a passive parser gives up a message, never the connectio
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
 
 from capture_analyzer.model.messages import Message
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.protocols.http1 import content as framing
 from capture_analyzer.protocols.http1.direction import Direction, Head, Located, Parsed, Problem
 from capture_analyzer.protocols.http1.head import Reduce
@@ -33,7 +33,7 @@ def parse(client: Source, server: Source, reduce: Reduce) -> Parsed:
     return _Connection(client, server, reduce).parse()
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class _Request:
     """A request as pairing and response framing need it."""
 

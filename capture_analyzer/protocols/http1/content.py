@@ -8,6 +8,7 @@ import re
 from typing import Final, Literal
 
 from capture_analyzer.model.messages import Field
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.protocols.http1.head import Reduce, Section, find_end, parse_section
 from capture_analyzer.protocols.http1.source import Source
 from capture_analyzer.protocols.http1.start_line import find_response
@@ -29,7 +30,7 @@ _FIRST_CHUNK_LINE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
 _BARE_CHUNK_LINE: Final = re.compile(rb"\r\n([0-9A-Fa-f]{1,8})\r\n")
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Content:
     """Where content lies and how it ended.
 

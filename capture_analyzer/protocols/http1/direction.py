@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from capture_analyzer.model.messages import Message
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.protocols import codings
 from capture_analyzer.protocols.http1 import content as framing
 from capture_analyzer.protocols.http1.content import Content, Framing
@@ -33,7 +34,7 @@ a search, and what breaks the rules that often is another protocol."""
 _PIECE: Final = 1 << 16  # content bytes decoded at a time
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Problem:
     """What limits the reading of a connection.
 
@@ -49,7 +50,7 @@ class Problem:
     packet_no: int | None
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Located:
     """Where the content of a message lies that somebody may want to look into.
 
@@ -67,7 +68,7 @@ class Located:
     pieces: list[tuple[int, int]]
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Parsed:
     """What a connection holds.
 
@@ -84,7 +85,7 @@ class Parsed:
     server_name: str | None = None
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Head:
     """A start line with its header section.
 

@@ -8,6 +8,7 @@ import re
 from typing import Final, Protocol
 
 from capture_analyzer.model.messages import Field
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.protocols.http1.source import Source
 from capture_analyzer.wire.text import printable
 
@@ -47,7 +48,7 @@ class Reduce(Protocol):
         """A host and port as they may be shown."""
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Section:
     """A header or trailer section.
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from capture_analyzer.model.byte_stream import ByteStream
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.protocols.hpack import MAX_TABLE_SIZE, Decoder, HeaderField, HpackError
 from capture_analyzer.protocols.http2 import frames
 from capture_analyzer.protocols.http2.frames import Frame, Lost, read_frames
@@ -31,7 +32,7 @@ class Interim(NamedTuple):
     end: int
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Http2Message:
     """A request or response (which one, the direction tells) on one stream.
 
@@ -76,7 +77,7 @@ ContentSink = Callable[[int, memoryview], None]
 bytes where some of it, or an unknown part, is missing."""
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Direction:
     """What one direction of an HTTP/2 connection holds.
 

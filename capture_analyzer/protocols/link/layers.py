@@ -7,12 +7,12 @@ no EtherType: see `UNKNOWN` and its neighbours.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.wire.windows import Offsets, Windows, column
 
 IPV4: Final = 0x0800
@@ -68,7 +68,7 @@ _PPP_PROTOCOLS: Final = {0x0021: IPV4, 0x0057: IPV6, 0x0281: MPLS[0], 0x0283: MP
 Rows = NDArray[np.intp]
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Network:
     """Where the network layer of each packet lies.
 

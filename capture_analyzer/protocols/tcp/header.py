@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.wire.windows import Bytes, column
 
 HEADER_BYTES: Final = 20
 MAX_HEADER_BYTES: Final = 60
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Headers:
     """The fields of some headers, one element a packet.
 

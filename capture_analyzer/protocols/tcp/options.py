@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
 
 import numpy as np
@@ -16,6 +15,7 @@ from capture_analyzer.model.packets import (
     OPTIONS_BROKEN,
     SACK_PERMITTED,
 )
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.wire.windows import Bytes, column
 
 END: Final = 0
@@ -37,7 +37,7 @@ _USUAL: Final = 0x0101080A
 connection with timestamps carries, and nothing else."""
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Options:
     """What was found, one element a packet (see the columns of `Packets`), and SACK blocks.
 

@@ -7,10 +7,10 @@ of the two it is need not be known: the MAC that fits tells.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from typing import Any, Final, Literal
 
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.protocols.tls.key_schedule import tls12_prf
 from capture_analyzer.protocols.tls.protection import CannotOpenError, Octets
 
@@ -18,7 +18,7 @@ _MAC_OCTETS: Final = {"sha1": 20, "sha256": 32, "sha384": 48}
 _BLOCK_OCTETS: Final = {"AES": 16, "Camellia": 16, "SEED": 16, "IDEA": 8, "TripleDES": 8}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class CbcProtection:
     """How a CBC suite protects records: a block cipher with this key length, HMAC with this hash.
 

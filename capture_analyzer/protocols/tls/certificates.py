@@ -7,10 +7,11 @@ of them (RFC 8446, section 4.4.2).
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import re
 from typing import Any, Final
+
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 MAX_CERTIFICATES: Final = 16
 """Read of a chain; real ones have two to five."""
@@ -30,7 +31,7 @@ class MalformedCertificateError(Exception):
     """A message or a certificate breaks the rules. The message says how."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Entry:
     """A certificate of a chain: its DER bytes and the OCSP response stapled for it."""
 
@@ -38,7 +39,7 @@ class Entry:
     staple: bytes | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Identity:
     """What names a certificate to an OCSP responder (RFC 6960, section 4.1.1).
 
@@ -54,7 +55,7 @@ class Identity:
     issuer_key: bytes | None = None
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class Facts:
     """What a certificate says. Instants are seconds since 1970."""
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.byte_stream import ByteStream
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Chunks:
     """The chunks of many streams end to end, as in `ByteStream`; a row is a stream.
 
@@ -47,7 +47,7 @@ class Chunks:
         )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class LostBoundary:
     """Where the walk lost the record boundaries, and where it found them again.
 
@@ -66,7 +66,7 @@ class LostBoundary:
     gap: bool
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Walked:
     """Records by row, then offset: one element a record in each array."""
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from capture_analyzer.model.connections import TlsSummary
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.model.tls_records import ROLE_CODE, HandshakeMessage
 from capture_analyzer.protocols.tls import handshake, names
 from capture_analyzer.protocols.tls.handshake import (
@@ -43,7 +44,7 @@ _TICKET: Final = ROLE_CODE["ticket"]
 _EARLY: Final = ROLE_CODE["early_data"]
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Understood:
     """A TLS connection as far as it can be read.
 

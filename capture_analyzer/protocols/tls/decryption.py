@@ -6,10 +6,10 @@ tell may be lost, and a record that opens under an AEAD was made with that key a
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.protocols.tls.cbc import CBC_SUITES, CbcOpener, cbc_keys
 from capture_analyzer.protocols.tls.key_schedule import (
     TLS12_SUITES,
@@ -40,7 +40,7 @@ _SLACK: Final = 2
 the records' boundaries were."""
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Opened:
     """A record that opened.
 

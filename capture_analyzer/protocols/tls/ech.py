@@ -8,11 +8,11 @@ its random, under which the log has the connection's own secrets if the server a
 
 from __future__ import annotations
 
-import dataclasses
 import struct
 from collections.abc import Sequence
 from typing import Final, Literal
 
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.protocols.tls.handshake import CLIENT_HELLO, SERVER_HELLO
 from capture_analyzer.protocols.tls.hello import MAX_EXTENSIONS
 from capture_analyzer.protocols.tls.key_schedule import hkdf_expand_label
@@ -40,7 +40,7 @@ class NoInnerHelloError(ValueError):
     """The inner ClientHello can't be had; the message says why, without content."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class _Sealed:
     """The outer form of encrypted_client_hello: where its payload is in the hello's body."""
 

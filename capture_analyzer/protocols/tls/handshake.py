@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.protocols.tls.hello import HELLO_RETRY_RANDOM
 
 CHANGE_CIPHER_SPEC: Final = 20
@@ -38,7 +39,7 @@ MAX_MESSAGES: Final = 64
 """Handshake messages read of one direction: a handshake has at most about ten."""
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class ClearMessage:
     """A handshake message: its type, body, and the records of its first and last byte."""
 
@@ -48,7 +49,7 @@ class ClearMessage:
     last_record: int
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class ClearPart:
     """What one direction says in clear.
 

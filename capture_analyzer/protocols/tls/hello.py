@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterable
 from typing import Final, Generic, TypeVar
 
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.protocols.tls.names import is_grease
 from capture_analyzer.wire.text import printable
 
@@ -58,7 +59,7 @@ class MalformedHelloError(ValueError):
     """A hello breaks its own lengths; its message says where, without content."""
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class ClientHello:
     """What a ClientHello offers. Lists are in its order, without GREASE values.
 
@@ -117,7 +118,7 @@ class ClientHello:
         return groups
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class ServerHello:
     """What a ServerHello selects.
 

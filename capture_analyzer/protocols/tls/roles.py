@@ -15,10 +15,10 @@ All of this is inference, and is marked so in the table.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.protocols.tls.handshake import (
     APPLICATION_DATA,
     CHANGE_CIPHER_SPEC,
@@ -62,7 +62,7 @@ DELAYED_ACK_NS: Final = 250_000_000
 """Longest usual delay of an acknowledgement (200 ms), and a little."""
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Columns:
     """Records of many directions, as parallel columns.
 
@@ -84,7 +84,7 @@ class Columns:
     complete_ns: Sequence[int]
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Head:
     """The first records of one direction: start to stop - 1 of the columns.
 
@@ -112,7 +112,7 @@ class Head:
         return [place for place in range(first, stop) if types[place] == kind]
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Tls13Roles:
     """Records by what they carry; what is in none is application data.
 

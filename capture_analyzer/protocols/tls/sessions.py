@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.protocols.tls.decryption import tls12_openers, tls13_openers
 from capture_analyzer.protocols.tls.key_schedule import TLS13_SUITES
 from capture_analyzer.protocols.tls.protection import (
@@ -27,7 +27,7 @@ Trial = tuple[Octets, Octets]
 """(header, fragment) of a protected record."""
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Session:
     """The session that fits.
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from capture_analyzer.model.capture import Interface
 from capture_analyzer.model.column import NO_TIME
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.readers.pcapng.blocks import (
     CUSTOM,
     ENHANCED_PACKET,
@@ -60,7 +61,7 @@ _UNKNOWN_DROPS: Final = 0xFFFF
 _ISB_IFRECV, _ISB_IFDROP, _ISB_OSDROP = 4, 5, 7
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Index:
     """Columns of some packets, in file order."""
 
@@ -71,7 +72,7 @@ class Index:
     original_bytes: NDArray[np.uint32]
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Found:
     """What all sections read so far hold together.
 

@@ -9,7 +9,6 @@ their windows are those of table `limits`.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
 
 import numpy as np
@@ -28,6 +27,7 @@ from capture_analyzer.model.packets import (
     SYN,
     Packets,
 )
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.model.rtt_samples import RttSamples
 from capture_analyzer.model.stalls import PARTIES, STALL_CODE, STALL_NAMES, STALLS, Stalls
 from capture_analyzer.pipeline.intervals import bisect_right, overlaps
@@ -64,7 +64,7 @@ _PARTY: Final = np.array(
 )
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class _Silences:
     """Silences of a batch.
 

@@ -30,6 +30,7 @@ from capture_analyzer.model.column import NO_TIME, concatenate
 from capture_analyzer.model.holes import HOLE_KINDS, Holes
 from capture_analyzer.model.limits import LIMIT_NAMES, Limits
 from capture_analyzer.model.packets import MECHANISMS, Packets
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.model.sender_limits import (
     SENDER_LIMIT_CODE,
     SENDER_LIMIT_NAMES,
@@ -63,7 +64,7 @@ _FAIR: Final = 0.7
 _WEAK: Final = 0.5
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class _Spans:
     """Stretches of streams with a limit each; they may overlap."""
 

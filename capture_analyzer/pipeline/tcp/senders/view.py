@@ -7,7 +7,6 @@ a sender knew when it sent a segment is what had passed such a round trip before
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Final
 
@@ -24,6 +23,7 @@ from capture_analyzer.model.packets import (
     SYN,
     Packets,
 )
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.intervals import bisect_right
 from capture_analyzer.pipeline.tcp.limits import Path
 from capture_analyzer.pipeline.tcp.regroup import regroup
@@ -40,7 +40,7 @@ _PROBE: Final = MECHANISMS.index("tlp")
 _NEEDLESS: Final = SPURIOUS.index("true")
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class View:
     """A batch.
 
@@ -84,7 +84,7 @@ def views(packets: Packets, path: Path, numbers: NDArray[np.int64] | None = None
         yield View(segments, these, own)
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Knowledge:
     """What senders knew when they sent some elements.
 

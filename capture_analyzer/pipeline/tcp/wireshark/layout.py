@@ -8,13 +8,13 @@ maximum and everything else is what the packet before said, so the rules need no
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.packets import ACK, FIN, HAS_WINDOW_SCALE, SYN, Packets
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -25,7 +25,7 @@ _LIMIT: Final = 1 << 42  # offsets are kept within ± this
 _JUMP: Final = 1 << 30  # a step this wide leaves open which way it went
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Layout:
     """One element a packet.
 
