@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Final
 
 import numpy as np
@@ -17,16 +18,14 @@ from capture_analyzer.protocols.http1.connection import Located
 from capture_analyzer.protocols.http1.head import media_type
 from capture_analyzer.protocols.http1.source import Source
 from capture_analyzer.protocols.http2 import (
+    MAX_PIECES,
     PREFACE,
     Direction,
-    Frame,
     Http2Message,
     Interim,
     read_direction,
 )
 from capture_analyzer.wire.text import printable
-
-MAX_PIECES: Final = 1 << 18  # of one message's content: DATA frames, as many as chunks in HTTP/1.1
 
 _CLAUSES: Final[dict[str, tuple[Origin, str]]] = {
     "http2-frames-lost": ("capture", "HTTP/2 frames are missing; header fields may be unknown"),
@@ -34,6 +33,7 @@ _CLAUSES: Final[dict[str, tuple[Origin, str]]] = {
     "hpack-malformed": ("peer", "a header block breaks the rules of HPACK"),
     "http2-block-too-large": ("analyzer", "a header block is too large to be read"),
 }
+_LONG_TEXT: Final = 256  # octets; longer text is not remembered
 _PSEUDO: Final = (":method", ":path", ":authority", ":scheme", ":status", ":protocol")
 
 
@@ -73,37 +73,26 @@ class _Reader:
         self._source = source
         self._redactor = redactor
         self._result = result
-        self._pieces: dict[int, list[tuple[int, int]]] = {}  # by id() of the message
-        self._frames: list[int] = []  # five numbers for each
 
     def read(self) -> None:
         preface = self._source.read(0, len(PREFACE)) == PREFACE
         direction = read_direction(
             self._stream,
             start=len(PREFACE) if preface else 0,
-            content_sink=self._sink,
-            on_frame=self._note,
+            keep=_has_content_type,
         )
-        self._add_frames()
+        self._add_frames(direction.frames)
         for message in direction.messages:
             if message.fields or message.end > message.offset:
                 self._result.messages.append(self._row(message, direction))
         self._add_problems(direction)
 
-    def _sink(self, message: Http2Message) -> _Sink | None:
-        if not _value(message.fields, b"content-type"):
-            return None
-        return _Sink(self._pieces.setdefault(id(message), []))
-
-    def _note(self, frame: Frame) -> None:
-        self._frames += (frame.stream_id, frame.type, frame.flags, frame.offset, frame.end)
-
-    def _add_frames(self) -> None:
-        if not self._frames:
+    def _add_frames(self, frames: list[int]) -> None:
+        if not frames:
             return
-        columns = np.empty((6, len(self._frames) // 5), np.int64)
+        columns = np.empty((6, len(frames) // 5), np.int64)
         columns[0] = self._stream.from_client
-        columns[1:] = np.array(self._frames, np.int64).reshape(-1, 5).T
+        columns[1:] = np.array(frames, np.int64).reshape(-1, 5).T
         columns[4] = self._stream.in_transport(columns[4])
         columns[5] = self._stream.in_transport(columns[5] - 1) + 1
         self._result.frames.append(columns)
@@ -145,7 +134,7 @@ class _Reader:
             row.reset_ns = source.usable_ns(source.last_chunk(message.reset_offset))
         row.interim = [self._interim(row, interim) for interim in message.interim]
         self._name(row, message)
-        pieces = self._pieces.pop(id(message), None)
+        pieces = message.pieces
         if pieces and len(pieces) < MAX_PIECES:
             coding = _value(message.fields, b"content-encoding")
             self._result.contents.append(
@@ -206,13 +195,13 @@ class _Reader:
             if raw_name is None:
                 rows.append(Field("…", "…", trailer, "unknown"))
                 continue
-            name = printable(raw_name).lower()
+            name = _text(raw_name).lower()
             if name in _PSEUDO:
                 continue
             if raw_value is None:
                 rows.append(Field(name, "…", trailer, "unknown"))
             else:
-                value = self._redactor.value(name, printable(raw_value))
+                value = self._redactor.value(name, _text(raw_value))
                 rows.append(Field(name, value, trailer))
         return rows
 
@@ -230,23 +219,21 @@ class _Reader:
         self._result.anomalies += found.values()
 
 
-class _Sink:
-    """Notes where content lies, joining what is end to end."""
-
-    def __init__(self, pieces: list[tuple[int, int]]) -> None:
-        self._pieces = pieces
-
-    def __call__(self, offset: int, data: memoryview) -> None:
-        pieces = self._pieces
-        if data and pieces and pieces[-1][1] and pieces[-1][0] + pieces[-1][1] == offset:
-            pieces[-1] = (pieces[-1][0], pieces[-1][1] + len(data))
-        elif len(pieces) < MAX_PIECES:
-            pieces.append((offset, len(data)))
+def _has_content_type(message: Http2Message) -> bool:
+    return bool(_value(message.fields, b"content-type"))
 
 
 def _value(fields: list[HeaderField], name: bytes) -> str:
     """The first value of a field as text; empty if it is absent or unknown."""
     for field, value in fields:
         if field == name and value is not None:
-            return printable(value)
+            return _text(value)
     return ""
+
+
+def _text(raw: bytes) -> str:
+    """As `printable` has it; names and values repeat from message to message."""
+    return _short_text(raw) if len(raw) <= _LONG_TEXT else printable(raw)
+
+
+_short_text = functools.lru_cache(maxsize=4096)(printable)

@@ -8,6 +8,7 @@ from capture_analyzer.protocols.http2.frames import (
     read_frames,
 )
 from capture_analyzer.protocols.http2.streams import (
+    MAX_PIECES,
     Direction,
     Http2Message,
     Interim,
@@ -15,6 +16,7 @@ from capture_analyzer.protocols.http2.streams import (
 )
 
 __all__ = [
+    "MAX_PIECES",
     "PREFACE",
     "Direction",
     "Frame",

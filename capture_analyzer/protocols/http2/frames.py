@@ -32,7 +32,7 @@ MAX_KEPT_PAYLOAD: Final = 1 << 20
 """Most payload kept of a frame other than DATA. Header blocks beyond it are from no real
 peer; such a frame is passed over and its block counts as lost."""
 
-_HEADER: Final = struct.Struct(">BHBBI")
+HEADER: Final = struct.Struct(">BHBBI")
 _FIXED_LENGTH: Final = {PRIORITY: 5, RST_STREAM: 4, PING: 8, WINDOW_UPDATE: 4}
 _ON_STREAM: Final = frozenset((DATA, HEADERS, PRIORITY, RST_STREAM, PUSH_PROMISE, CONTINUATION))
 _ON_CONNECTION: Final = frozenset((SETTINGS, PING, GOAWAY))
@@ -59,8 +59,10 @@ class Frame(NamedTuple):
         length: payload length, as the header says.
         type, flags, stream_id: as named in RFC 9113, section 4.1.
         payload: the payload; of DATA the pieces are in `pieces` and this is empty.
-        pieces: (stream offset, bytes) of a DATA payload, padding and all.
+        pieces: (stream offset, length) of a DATA payload, padding and all.
         missing: payload bytes that the capture lacks.
+        padding: the first octet of the first piece: where a DATA frame is padded and lacks
+            nothing in front of it, the length of its padding.
     """
 
     offset: int
@@ -69,8 +71,9 @@ class Frame(NamedTuple):
     flags: int
     stream_id: int
     payload: bytes
-    pieces: tuple[tuple[int, memoryview], ...]
+    pieces: tuple[tuple[int, int], ...]
     missing: int
+    padding: int = 0
 
     @property
     def end(self) -> int:
@@ -85,6 +88,13 @@ class Lost(NamedTuple):
     end: int
     malformed: bool
     """The bytes were there and are no frames."""
+
+
+def is_broken(length: int, kind: int, stream_id: int) -> bool:
+    """Whether a header is against RFC 9113 in a way that says: this is no frame."""
+    if not stream_id if kind in _ON_STREAM else stream_id and kind in _ON_CONNECTION:
+        return True
+    return kind in _FIXED_LENGTH and length != _FIXED_LENGTH[kind]
 
 
 def plausible_header(length: int, kind: int, flags: int, stream_id: int) -> bool:
@@ -123,7 +133,7 @@ def _chain(data: bytes | memoryview, at: int) -> tuple[int, int]:
     """(number of plausible headers, end of the last frame) of a chain; 0 if it breaks."""
     links = 0
     while at + HEADER_OCTETS <= len(data):
-        high, low, kind, flags, stream_id = _HEADER.unpack_from(data, at)
+        high, low, kind, flags, stream_id = HEADER.unpack_from(data, at)
         length = high << 16 | low
         if not plausible_header(length, kind, flags, stream_id):
             return 0, at
@@ -143,30 +153,25 @@ class _Reader:
         self.length = self.kind = self.flags = self.stream_id = 0
         self.left = -1  # payload still to come; -1 = in a header
         self.payload = bytearray()
-        self.pieces: list[tuple[int, memoryview]] = []
+        self.pieces: list[tuple[int, int]] = []
+        self.padding = 0
         self.missing = 0
 
     def start(self, offset: int, header: bytes | bytearray | memoryview, at: int) -> None:
-        high, low, self.kind, self.flags, stream_id = _HEADER.unpack_from(header, at)
+        high, low, self.kind, self.flags, stream_id = HEADER.unpack_from(header, at)
         self.length = self.left = high << 16 | low
         self.stream_id = stream_id & 0x7FFFFFFF
         self.offset = offset
         self.missing = 0
-
-    def broken(self) -> bool:
-        """The header just read is against RFC 9113 in a way that says: this is no frame."""
-        if self.kind in _ON_STREAM and not self.stream_id:
-            return True
-        if self.kind in _ON_CONNECTION and self.stream_id:
-            return True
-        return self.length != _FIXED_LENGTH.get(self.kind, self.length)
 
     def take(self, offset: int, view: memoryview, at: int) -> int:
         """Take payload from position `at` of a chunk; the position behind it."""
         stop = min(len(view), at + self.left)
         if stop > at:
             if self.kind == DATA:
-                self.pieces.append((offset + at, view[at:stop]))
+                if not self.pieces:
+                    self.padding = view[at]
+                self.pieces.append((offset + at, stop - at))
             elif self.length <= MAX_KEPT_PAYLOAD:
                 self.payload += view[at:stop]
             self.left -= stop - at
@@ -183,6 +188,7 @@ class _Reader:
             bytes(self.payload),
             tuple(self.pieces),
             self.missing if kept else self.length,
+            self.padding,
         )
         self.reset()
         return frame
@@ -191,6 +197,7 @@ class _Reader:
         self.header.clear()
         self.payload.clear()
         self.pieces.clear()
+        self.padding = 0
         self.left = -1
 
 
@@ -245,7 +252,7 @@ def read_frames(stream: ByteStream, start: int = 0) -> Iterator[Frame | Lost]:
                     if len(reader.header) < HEADER_OCTETS:
                         break
                     reader.start(reader.offset, reader.header, 0)
-                if reader.broken():
+                if is_broken(reader.length, reader.kind, reader.stream_id):
                     lost_from, malformed = reader.offset, True
                     at = min(len(view), max(0, reader.offset + 1 - offset))
                     reader.reset()

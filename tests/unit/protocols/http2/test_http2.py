@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import hpack
@@ -76,10 +77,7 @@ def test_interim_final_content_trailers() -> None:
         + frame(0, 8, 1, b"\x03world" + bytes(3))
         + headers(encoder, 1, 1, grpc_status="0")
     )
-    pieces: list[tuple[int, bytes]] = []
-    direction = read_direction(
-        stream(response), content_sink=lambda m: lambda at, data: pieces.append((at, bytes(data)))
-    )
+    direction = read_direction(stream(response), keep=lambda message: True)
     (message,) = messages(direction)
     assert (message.content_octets, message.ended, message.data_frames) == (10, True, 2)
     assert [interim.fields for interim in message.interim] == [
@@ -89,8 +87,8 @@ def test_interim_final_content_trailers() -> None:
     assert message.fields[0] == (b":status", b"200")
     assert message.trailers == [(b"grpc-status", b"0")]
     assert message.end == len(response)
-    assert [data for _, data in pieces] == [b"hello", b"world"]
-    assert all(response[at : at + 5] == data for at, data in pieces)
+    assert message.pieces is not None
+    assert [response[at : at + size] for at, size in message.pieces] == [b"hello", b"world"]
     assert direction.problems == []
 
 
@@ -207,9 +205,36 @@ def test_frames_do_not_depend_on_the_chunks(cuts: list[int], padded: bool) -> No
     )
     bounds = sorted({0, len(data), *(c for c in cuts if c < len(data))})
     parts = [data[a:b] for a, b in itertools.pairwise(bounds)]
-    whole = read_direction(stream(data))
-    assert read_direction(stream(*parts)) == whole
+    whole = read_direction(stream(data), keep=lambda message: True)
+    assert read_direction(stream(*parts), keep=lambda message: True) == whole
+    assert read_direction(solid(data), keep=lambda message: True) == whole
     assert len(whole.messages) == 2
+
+
+def solid(data: bytes) -> ByteStream:
+    """A stream whose bytes are known to lie in one buffer, as those of opened records do."""
+    return dataclasses.replace(stream(data), buffers=(data,), solid=True)
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.binary(max_size=30),
+            st.builds(
+                frame,
+                st.integers(0, 10),
+                st.integers(0, 63),
+                st.integers(0, 3),
+                st.binary(max_size=20),
+            ),
+        ),
+        max_size=8,
+    )
+)
+def test_frames_in_one_buffer_are_the_same(parts: list[bytes]) -> None:
+    data = b"".join(parts)
+    one = read_direction(stream(data), keep=lambda message: True)
+    assert read_direction(solid(data), keep=lambda message: True) == one
 
 
 @given(st.lists(st.binary(max_size=200), max_size=8), st.booleans())
