@@ -30,7 +30,8 @@ class TlsSummary:
     )
     early_data: bool | None = column("The client offered early data.", default=None)
     early_data_accepted: bool | None = column(
-        "The server took it; None = none was offered, or EncryptedExtensions was not read.",
+        "The server took it; None = none was offered, or that is not known: without keys only the "
+        "refusal of the session, or a retry, tells.",
         default=None,
     )
     alpn_offered: list[str] = column(

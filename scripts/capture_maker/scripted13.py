@@ -21,6 +21,7 @@ from capture_maker.tls import RECORD_HEADER, TlsSocket
 CHANGE, ALERT, HANDSHAKE, DATA = 20, 21, 22, 23
 SUITE, CIPHER = 0x1301, "TLS_AES_128_GCM_SHA256"
 MAX_PLAINTEXT = 1 << 14
+_FINISHED_BYTES = 4 + 32 + 17
 _LABELS = ("HANDSHAKE_TRAFFIC_SECRET", "TRAFFIC_SECRET_0")
 
 
@@ -61,11 +62,16 @@ class ScriptedSocket13(TlsSocket):
         hello = self._client_hello()
         self._clear(HANDSHAKE, _message(1, hello), version=b"\x03\x01")
         self._take_keys(hello[2:34])
+        logged = [(side, label) for side in ("CLIENT", "SERVER") for label in _LABELS]
+        if script.early:
+            logged.append(("CLIENT", "EARLY_TRAFFIC_SECRET"))
         with self.key_log.open("a") as file:
-            for side in ("CLIENT", "SERVER"):
-                for label in _LABELS:
-                    secret = _secret(hello[2:34], side, label)
-                    file.write(f"{side}_{label} {hello[2:34].hex()} {secret.hex()}\n")
+            for side, label in logged:
+                secret = _secret(hello[2:34], side, label)
+                file.write(f"{side}_{label} {hello[2:34].hex()} {secret.hex()}\n")
+        if script.early:
+            secret = _secret(hello[2:34], "CLIENT", "EARLY_TRAFFIC_SECRET")
+            self._send_records(Keys(secret, CIPHER).seal(DATA, script.early))
         yield from self._record()  # ServerHello
         while True:
             _, content = self.into.open((yield from self._record()))
@@ -100,8 +106,10 @@ class ScriptedSocket13(TlsSocket):
         yield script.certificate_pause_ns
         self._say(HANDSHAKE, flight)
         self._next_keys(out=True, into=False)
-        while (yield from self._record())[0] != DATA:
-            pass  # ChangeCipherSpec
+        while True:
+            record = yield from self._record()
+            if record[0] == DATA and len(record) == RECORD_HEADER + _FINISHED_BYTES:
+                break  # before it stand ChangeCipherSpec, and early data that is skipped
         self._next_keys(out=False, into=True)
         yield work_ns
         ticket = _draw(192, *self._seed, "ticket")
@@ -119,6 +127,11 @@ class ScriptedSocket13(TlsSocket):
         extensions += _extension(43, b"\2\3\4") + _extension(45, b"\1\1")
         share = b"\0\x1d" + _vector(_draw(32, *self._seed, "share"), 2)
         extensions += _extension(51, _vector(share, 2))
+        if self.script.early:
+            identity = _vector(_draw(192, *self._seed, "identity"), 2) + bytes(4)
+            binder = _vector(_draw(32, *self._seed, "binder"), 1)
+            offered = _vector(identity, 2) + _vector(binder, 2)
+            extensions += _extension(42, b"") + _extension(41, offered)
         random, session = (_draw(32, *self._seed, what) for what in ("random", "session"))
         suites = _vector(SUITE.to_bytes(2, "big"), 2)
         head = b"\3\3" + random + _vector(session, 1)

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from capture_analyzer.api import analyze
+from capture_analyzer.model.connections import Connection
+from capture_analyzer.pipeline.dissect import _HttpReader
+from capture_analyzer.pipeline.dissect.decrypt import OpenedConnection
 from capture_analyzer.protocols.tls import names
 
 pytestmark = [
@@ -143,3 +146,80 @@ def test_early_data_and_resumption_are_read(corpus: Path) -> None:
     assert (first.tls.early_data, second.tls.early_data) == (False, True)
     asked = [(row.connection_no, row.path, row.status) for row in analysis.tables.exchanges]
     assert asked == [(0, "/first", 200), (1, "/early", 200), (1, "/second", 200)]
+
+
+# What is inside: the same bytes, direction by direction
+
+KEYED = [
+    "tls-keys/tls13-rfc8446.pcap",
+    "tls-keys/tls-1.2-stream-keylog.pcap",
+    "tls-keys/tls_nss_example.pcap",
+    "tls-keys/tls12-dsb.pcapng",
+    "http2-grpc/http2-brotli.pcapng",
+    "http2-grpc/http2-data-reassembly.pcap",
+]
+OWN = [
+    *("tls13-aes128", "tls13-chacha", "tls13-ccm", "tls13-hrr-keys", "tls13-resumed-keys"),
+    *("tls13-keyupdate", "tls12-keys", "tls12-chacha", "tls12-ccm", "tls12-cbc"),
+    *("tls12-cbc-mac-first", "tls12-camellia", "tls12-renegotiation", "ocsp13-staple-good"),
+]
+Sides = tuple[bytes, bytes]
+
+
+def decrypted(path: Path, keys: Path | None, monkeypatch: pytest.MonkeyPatch) -> dict[int, Sides]:
+    """Application data of client and server by TCP stream, as our decryption lays it out."""
+    found: dict[int, Sides] = {}
+    real = _HttpReader.read_opened
+
+    def watch(self: _HttpReader, connection: Connection, opened: OpenedConnection) -> None:
+        number = (
+            connection.connection_no if connection.tcp_stream is None else connection.tcp_stream
+        )
+        found[number] = tuple(  # type: ignore[assignment]
+            b"".join(
+                side.read(int(start), int(start + length))
+                for start, length in zip(side.starts, side.lengths, strict=True)
+            )
+            for side in (opened.client, opened.server)
+        )
+        real(self, connection, opened)
+
+    monkeypatch.setattr(_HttpReader, "read_opened", watch)
+    analyze(path, keylogs=[keys] if keys else [])
+    return found
+
+
+def followed(path: Path, keys: Path | None, stream: int) -> Sides:
+    """The same by tshark. Its client is whoever sent first."""
+    command = ["tshark", "-n", "-r", str(path), "-q", "-z", f"follow,tls,raw,{stream}"]
+    command += ["-o", "tcp.reassemble_out_of_order:TRUE"]
+    if keys:
+        command += ["-o", f"tls.keylog_file:{keys}"]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    rows = [line for line in lines if line.strip() and set(line.strip()) <= set("0123456789abcdef")]
+    client = b"".join(bytes.fromhex(row) for row in rows if not row.startswith("\t"))
+    return client, b"".join(bytes.fromhex(row.strip()) for row in rows if row.startswith("\t"))
+
+
+def same_bytes(path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    keys = keys_of(path)
+    ours = decrypted(path, keys, monkeypatch)
+    for stream, sides in ours.items():
+        theirs = followed(path, keys, stream)
+        assert sorted(map(len, sides)) == sorted(map(len, theirs)), (path.name, stream)
+        assert set(sides) == set(theirs), (path.name, stream)
+    return sum(len(side) for sides in ours.values() for side in sides)
+
+
+@pytest.mark.parametrize("name", KEYED)
+def test_corpus_decrypts_to_the_same_bytes(
+    name: str, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert same_bytes(corpus / name, monkeypatch) > 100
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_own_captures_decrypt_to_the_same_bytes(
+    name: str, captures: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert same_bytes(captures / f"{name}.pcap", monkeypatch) > 100

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from capture_analyzer.model.column import NO_TIME
+from capture_analyzer.model.column import NO_TIME, rows_equal
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.tls_records import ROLE_CODE, TlsRecords
@@ -37,6 +37,9 @@ def record_units(records: TlsRecords, speech: Speech, read: NDArray[np.bool_]) -
         read: for each connection: its content was read, so it needs no units.
     """
     is_data = (records.role == ROLE_CODE["application"]) | (records.role == ROLE_CODE["early_data"])
+    for number in speech.early_rejected:  # it comes again behind the handshake
+        part = rows_equal(records.connection_no, number)
+        is_data[part] &= records.role[part] != ROLE_CODE["early_data"]
     is_data[_goodbyes(records, speech)] = False
     if read.any():
         is_data &= ~read[records.connection_no]

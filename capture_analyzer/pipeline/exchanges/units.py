@@ -27,6 +27,8 @@ class Speech:
     keeps_start: NDArray[np.bool_]
     overhead: NDArray[np.int32]  # bytes of a TLS record's fragment that are not content
     round_trip_ns: NDArray[np.int64]  # to the server; very long if not known
+    # Connections whose early data the server skipped.
+    early_rejected: list[int] = dataclasses.field(default_factory=list)
 
     @classmethod
     def of(cls, connections: Sequence[Connection]) -> Speech:
@@ -41,6 +43,11 @@ class Speech:
             round_trip_ns=np.array(
                 [c.server_side_rtt_ns or _NEVER_NS for c in connections], np.int64
             ),
+            early_rejected=[
+                c.connection_no
+                for c in connections
+                if c.tls is not None and c.tls.early_data_accepted is False
+            ],
         )
 
 

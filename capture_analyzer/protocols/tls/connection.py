@@ -225,6 +225,8 @@ def _finish_tls13(
     summary.resumed = hello.psk_accepted
     if hello.psk_accepted:
         summary.ocsp_stapled = False  # without a certificate (RFC 8446, section 4.4)
+    if summary.early_data and (summary.hello_retry or not hello.psk_accepted):
+        summary.early_data_accepted = False  # RFC 8446, section 4.2.10
     server_hello_ns = server.columns.seen_ns[message.first_record]
     roles = infer_roles(
         client,

@@ -1,4 +1,4 @@
-"""Stapled OCSP responses in TLS 1.3, and servers that fetch them while a client waits."""
+"""TLS 1.3 by a script: stapled OCSP responses, slow servers, early data that is rejected."""
 
 from __future__ import annotations
 
@@ -138,3 +138,16 @@ def _staple(name: str, staple: bytes, what: str, fire: dict[str, None]) -> None:
 
 for _name, (_response, _what, _fire) in STAPLES.items():
     _staple(_name, _response, _what, _fire)
+
+
+@scenario(
+    "tls13-early-rejected",
+    """TLS 1.3 with keys: the client sends its request as early data, the server does not take its
+    ticket and skips it; after a full handshake the client sends the request again.""",
+    form=KEYS,
+    fire={"tls/not-resumed": None},
+    silent=(*QUIET, "capture/not-decrypted", "tls/slow-handshake"),
+)
+def tls13_early_rejected(stage: Stage) -> None:
+    """Early data that is not taken."""
+    _visits(stage, script(ask_status=False, early=get("/small", API)))

@@ -18,7 +18,11 @@ RUNS = (
     "sse-llm/h1-16k-lossy",
     "sse-llm/h1-loss-twice",
     "sse-llm/h2-healthy",
+    "encrypted-no-keys/h1",
     "encrypted-no-keys/sse-h1",
+    "encrypted-no-keys/sse-h1-tiny-records",
+    "capture-quirks/vlan",
+    "ocsp/tls13-no-staple-fetch-in-handshake",
     "ocsp/tls12-staple",
 )
 NEAR_NS = 100_000

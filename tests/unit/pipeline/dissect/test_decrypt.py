@@ -400,3 +400,21 @@ def test_grease_without_keys(corpus: Path) -> None:
     analysis = analyze(corpus / "tls-no-keys" / "chrome-1250-tls-x25519-kyber.pcap")
     tls = summary(analysis)
     assert (tls.ech_offered, tls.ech) == (True, None)
+
+
+@pytest.mark.parametrize("kept", [lambda keys: keys, lambda keys: keys[:-1]])
+def test_rejected_early_data_is_no_request(
+    kept: Callable[[list[str]], list[str]], case: Case
+) -> None:
+    """The server skips it (RFC 8446, section 4.2.10); with or without its secret."""
+    analysis = case.analyse("tls13-early-rejected", keys=kept)
+    tls = summary(analysis)
+    assert (tls.early_data, tls.early_data_accepted, tls.resumed) == (True, False, False)
+    assert paths(analysis) == [("GET", "/small", 200)]
+    records = analysis.tables.tls_records
+    if kept(["a", "b"]) == ["a", "b"]:
+        assert tls.decrypted == "yes"
+        assert (records.role == ROLE_CODE["early_data"]).sum() == 1
+    request = next(row for row in analysis.tables.exchanges)
+    early = records.seen_ns[records.from_client][1]
+    assert request.request_start_ns > early + 20_000_000, "the one behind the handshake"
