@@ -22,13 +22,16 @@ def explain(name: str) -> None:
     """Explain a detector, a cause or a label.
 
     ID is that of a detector, such as tcp/syn-retransmission, the name of a cause in the ledger
-    of an exchange, such as syn_retry, or the label of a packet, such as dup_ack. "wireshark"
-    says where and why our labels differ from Wireshark's.
+    of an exchange, such as syn_retry, the label of a packet, such as dup_ack, or the cause of a
+    silence or what limited a sender, such as timeout_tail. "wireshark" says where and why our
+    labels differ from Wireshark's.
     """
     from capture_analyzer.detectors.catalogue import catalogue
     from capture_analyzer.detectors.options import unknown
     from capture_analyzer.model.causes import CAUSES
     from capture_analyzer.model.packet_labels import LABEL_MEANINGS, MECHANISM_MEANINGS
+    from capture_analyzer.model.sender_limits import SENDER_LIMITS
+    from capture_analyzer.model.stalls import STALLS
     from capture_analyzer.model.wireshark_labels import DIFFERENCES, WIRESHARK_FLAGS
 
     known = catalogue()
@@ -45,13 +48,24 @@ def explain(name: str) -> None:
         lines = _label(name, columns)
     elif name in MECHANISM_MEANINGS:
         lines = _word(name, "how a packet came to be sent again", MECHANISM_MEANINGS[name], columns)
+    elif name in STALLS:
+        whose, meaning = STALLS[name]
+        kind = "a silence of a connection" + ("" if whose == "unknown" else f", the {whose}'s")
+        lines = _word(name, kind, meaning, columns)
+    elif name in SENDER_LIMITS:
+        lines = _word(name, "what limited a sender", SENDER_LIMITS[name], columns)
     elif name in WIRESHARK_FLAGS:
         lines = _word(name, "a flag of Wireshark's", WIRESHARK_FLAGS[name], columns)
     elif name in {difference.name for difference in DIFFERENCES}:
         lines = _difference(name, columns)
     else:
         names = [*known.ids(), *CAUSES, *LABEL_MEANINGS, *MECHANISM_MEANINGS, WIRESHARK]
-        names += [*WIRESHARK_FLAGS, *(difference.name for difference in DIFFERENCES)]
+        names += [
+            *STALLS,
+            *SENDER_LIMITS,
+            *WIRESHARK_FLAGS,
+            *(difference.name for difference in DIFFERENCES),
+        ]
         raise OptionError(unknown(name, names, "detector, cause or label"))
     click.echo("\n".join(lines))
 

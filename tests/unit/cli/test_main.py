@@ -254,6 +254,16 @@ def test_explain_detector(run: Run) -> None:
         assert part in out
 
 
+def test_explain_silences_and_limits(run: Run) -> None:
+    for name, kind in (
+        ("timeout_tail", "a silence of a connection, the network's"),
+        ("recovery", "what limited a sender"),
+    ):
+        code, out, _ = run("explain", name)
+        assert code == 0
+        assert out.startswith(f"{name} ({kind})\n")
+
+
 def test_explain_cause(run: Run) -> None:
     code, out, _ = run("explain", "syn_retry")
     assert code == 0
