@@ -152,7 +152,7 @@ def _needless(
     for new in rows:
         first = new.exchanges[0]
         found = None
-        if first.carries_setup:
+        if first.carries_setup and not switched(first):
             for spare in reversed(recent):
                 number = spare.connection.connection_no
                 if not spare.multiplexed and taken.get(number, 0) > first.start_ns:

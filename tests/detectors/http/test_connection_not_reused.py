@@ -131,6 +131,12 @@ def test_http2_need_not_be_idle(hand_made: ModuleType) -> None:
     assert judge(rows)
 
 
+def test_a_websocket_wants_its_own(hand_made: ModuleType) -> None:
+    rows = opened(hand_made, (0, 100), (200, 300))
+    rows.exchanges[1].status = 101
+    assert not judge(rows)
+
+
 def test_a_tunnel_is_not_spare(hand_made: ModuleType) -> None:
     rows = opened(hand_made, (0, 100), (200, 300))
     rows.exchanges[0].method = "CONNECT"
