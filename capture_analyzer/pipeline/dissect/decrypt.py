@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from capture_analyzer.model.anomalies import Anomaly
 from capture_analyzer.model.byte_stream import ByteStream
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.connections import Connection, TlsSummary
@@ -76,7 +77,7 @@ class Side:
 
 @quick_dataclass
 class OpenedConnection:
-    """What both directions hold, and the handshake messages that were protected.
+    """What both directions hold, the handshake messages that were protected, and what is lost.
 
     Before they can be read, `lay_out` must have seen all of `plains`.
     """
@@ -84,6 +85,7 @@ class OpenedConnection:
     sides: tuple[Side, Side]
     plains: tuple[Plain | None, Plain | None]
     messages: list[HandshakeMessage]
+    anomalies: list[Anomaly]
 
     @property
     def client(self) -> ByteStream:
@@ -183,7 +185,28 @@ def open_connection(
     _summarise(tls, plains, sides, records)
     if understood.keys_changed and tls.decrypted == "partial":
         tls.why_not = _LATER_UNKNOWN
-    return OpenedConnection(sides, (plains[0], plains[1]), messages)
+    lost = [
+        _lost_records(connection.connection_no, side, plain, table)
+        for side, plain in zip(sides, plains, strict=True)
+        if plain is not None and plain.missing
+    ]
+    return OpenedConnection(sides, (plains[0], plains[1]), messages, lost)
+
+
+def _lost_records(number: int, side: Side, plain: Plain, table: TlsRecords) -> Anomaly:
+    """How many records of a direction the capture lacks, by sequence numbers, and where first."""
+    begin, records = side.protected_from, side.records
+    ends = records.offset + table.length[records.first : records.stop] + HEADER_BYTES
+    # A record that is not whole, or the one behind a stretch without any header.
+    damaged = ~records.complete
+    damaged[1:] |= records.offset[1:] != ends[:-1]
+    found = np.flatnonzero(damaged[begin:])
+    packet_no = None
+    if len(found):
+        packet_no = int(table.first_packet_no[records.first + begin + found[0]])
+    who = "client" if side.stream.from_client else "server"
+    clause = f"records of the {who} can't be opened: the capture lacks them, or some of their bytes"
+    return Anomaly("tls-records-lost", "capture", clause, number, packet_no, plain.missing)
 
 
 def _decryptors(

@@ -161,6 +161,7 @@ def dissect_tls(
                 )
                 if found is not None:
                     messages += found.messages
+                    anomalies += found.anomalies
                     if understood.certificate is not None and understood.tls13:
                         _present(presented, connection, understood)
                     waiting.add(connection, found)

@@ -418,3 +418,16 @@ def test_rejected_early_data_is_no_request(
     request = next(row for row in analysis.tables.exchanges)
     early = records.seen_ns[records.from_client][1]
     assert request.request_start_ns > early + 20_000_000, "the one behind the handshake"
+
+
+def test_what_is_lost_in_the_middle_is_said(case: Case) -> None:
+    """By the sequence numbers it is known how many records that are."""
+    analysis = case.analyse("tls13-gap-keys")
+    (lost,) = [row for row in analysis.tables.anomalies if row.code == "tls-records-lost"]
+    assert (lost.origin, lost.connection_no) == ("capture", 0)
+    assert "of the server" in lost.detail
+    assert lost.count == 3  # of 3,000 bytes each, where 4.3 KB are missing
+    assert summary(analysis).decrypted == "partial"
+    assert [path for _, path, _ in paths(analysis)] == ["/small", "/large", "/small"]
+    whole = case.analyse("tls13-aes128")
+    assert not [row for row in whole.tables.anomalies if row.code == "tls-records-lost"]
