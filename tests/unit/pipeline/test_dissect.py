@@ -186,7 +186,7 @@ def test_a_failing_parser_costs_its_connection_only(run, monkeypatch):
     real = package.parse
 
     def failing(client, server, redactor):
-        if client.connection_no == 0:
+        if client.stream.connection_no == 0:
             raise ZeroDivisionError("secret text")
         return real(client, server, redactor)
 
