@@ -136,7 +136,11 @@ class _Stale:
 
 def detect(tables: Tables, options: Options) -> Iterable[Finding]:
     """Yield a finding for each server."""
-    silent = {row.connection_no for row in tables.exchanges if row.response_seen_ns is None}
+    silent = {
+        row.connection_no
+        for row in tables.exchanges
+        if row.response_seen_ns is None and not row.carries_setup  # so it was ready before
+    }
     unanswered: list[tuple[Pooled, Exchange, list[Exchange]]] = []
     for rows in pools(tables, among=silent).values() if silent else ():
         asked = [
