@@ -178,21 +178,21 @@ class Packets:
         return len(self.time_ns)
 
     @classmethod
-    def blank(cls, count: int, room: Room | None = None) -> Packets:
-        """This many packets of which nothing is known.
+    def blank(cls, count: int, room: Room | None = None, **given: NDArray[np.generic]) -> Packets:
+        """This many packets of which nothing is known, save the columns that are given.
 
         All zeros, save -1 in `source`, `destination`, `connection_no` and `from_client`.
         The columns are parts of one block: of big blocks memory comes in big pages, which
         takes a fraction of the time that small ones do. Those that workers write lie in `room`.
         """
-        types = dict(_types())
+        types = {name: kind for name, kind in _types().items() if name not in given}
         written = {name: types.pop(name) for name in _BY_WORKERS} if room else {}
         sizes = [
             -(-count * np.dtype(kind).itemsize // _ALIGNMENT) * _ALIGNMENT
             for kind in types.values()
         ]
         block = np.zeros(sum(sizes), np.uint8)
-        arrays: dict[str, Any] = {}
+        arrays: dict[str, Any] = dict(given)
         at = 0
         for (name, kind), size in zip(types.items(), sizes, strict=True):
             arrays[name] = block[at : at + size].view(kind)[:count]

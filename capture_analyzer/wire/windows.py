@@ -79,11 +79,9 @@ def column(windows: Bytes, offset: int, dtype: DTypeLike) -> NDArray[Any]:
     """One field of every window, as a view: the bytes at `offset` read as `dtype`.
 
     Args:
-        windows: a C-contiguous array of windows, one a row.
+        windows: windows, one a row: an array of them, or the same part of each.
         offset: where the field begins in a window.
         dtype: its type with byte order, such as ">u2".
     """
-    count, width = windows.shape
-    if not count:
-        return np.empty(0, dtype)
-    return np.ndarray((count,), dtype, windows, offset, (width,))
+    kind = np.dtype(dtype)
+    return windows[:, offset : offset + kind.itemsize].view(kind)[:, 0]

@@ -25,6 +25,10 @@ from capture_analyzer.wire.windows import Windows
 BATCH: Final = 32_768
 """Packets decoded at once: windows and columns of a batch stay in the processor's cache."""
 
+HEAD_BYTES: Final = 120
+"""Bytes of a packet that are gathered at once: the headers of Ethernet, IPv6 and TCP with all
+options take 114."""
+
 MAX_DEPTH: Final = 4
 """Tunnels inside of each other that are entered: two are usual (a mirrored overlay network)."""
 
@@ -60,12 +64,16 @@ def scan(
         number of packets and the first of them.
     """
     count = len(capture)
-    packets = Packets.blank(count, room)
-    packets.time_ns = capture.time_ns
-    packets.file_no = packets.buffer_no = capture.file_no
-    packets.frame_no = capture.frame_no
-    packets.captured_bytes = capture.captured_bytes
-    packets.original_bytes = capture.original_bytes
+    packets = Packets.blank(
+        count,
+        room,
+        time_ns=capture.time_ns,
+        file_no=capture.file_no,
+        buffer_no=capture.file_no,
+        frame_no=capture.frame_no,
+        captured_bytes=capture.captured_bytes,
+        original_bytes=capture.original_bytes,
+    )
     scanner = _Scanner(capture, packets)
     files = [Windows(buffer) for buffer in capture.buffers]
     for start in range(0, count, BATCH):
@@ -120,8 +128,10 @@ class _Scanner:
         captured = capture.captured_bytes[where]
         on_wire = np.maximum(captured, capture.original_bytes[where])
         offsets = capture.data_offset[where]
+        # First of all, as this brings what the other steps look at into the processor's cache.
+        heads = windows.at(offsets, HEAD_BYTES)
         network = link.network_layer(windows, offsets, captured, link_type)
-        area = Area(windows, rows, offsets, on_wire, captured.astype(np.int64))
+        area = Area(windows, rows, offsets, on_wire, captured.astype(np.int64), heads=heads)
         area = area.behind(network.header_bytes)
         if network.most is not None:
             area.length = np.minimum(area.length, network.most)
@@ -145,7 +155,7 @@ class _Scanner:
 
         `records` are the ways into the tunnels that these packets are inside of.
         """
-        headers = area.windows.at(area.at, ip.IPV6_HEADER_BYTES)
+        headers = area.window(ip.IPV6_HEADER_BYTES)
         version = ip.version(headers[:, 0])
         if int(version.min()) == int(version.max()) == 4:
             datagrams = ip.ipv4(headers, area.at, area.captured, area.length)
@@ -199,14 +209,8 @@ class _Scanner:
         packets.source[where] = source
         packets.destination[where] = destination
         protocol = datagrams.protocol
-        area = Area(
-            area.windows,
-            rows,
-            datagrams.transport_offset,
-            datagrams.transport_bytes,
-            area.captured - (datagrams.transport_offset - area.at),
-            area.depth,
-        )
+        area = area.behind(datagrams.transport_offset - area.at)
+        area.length = datagrams.transport_bytes
         if status is not None and status.any():
             self._reject(rows[status == ip.MALFORMED], ip.MALFORMED)
             parts = status == ip.A_FRAGMENT

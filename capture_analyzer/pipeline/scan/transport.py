@@ -34,7 +34,7 @@ class Transport:
         """Decode TCP headers."""
         if not len(area):
             return
-        areas = area.windows.at(area.at, tcp_header.MAX_HEADER_BYTES)
+        areas = area.window(tcp_header.MAX_HEADER_BYTES)
         headers = tcp_header.decode(areas)
         header_bytes = headers.header_bytes
         bad = (area.captured < tcp_header.HEADER_BYTES) | (header_bytes < tcp_header.HEADER_BYTES)
@@ -60,9 +60,7 @@ class Transport:
         packets.tcp_header_bytes[where] = header_bytes
         self._payload(area.behind(header_bytes))
         fixed = tcp_header.HEADER_BYTES
-        found = tcp_options.decode(
-            np.ascontiguousarray(areas[:, fixed:]), header_bytes - fixed, area.captured - fixed
-        )
+        found = tcp_options.decode(areas[:, fixed:], header_bytes - fixed, area.captured - fixed)
         packets.options[where] = found.options
         packets.tsval[where] = found.tsval
         packets.tsecr[where] = found.tsecr
@@ -90,7 +88,7 @@ class Transport:
             self._tally.add("udp-malformed", "peer", detail, area.rows[bad & ~cut])
             area = area.take(~bad)
         rows, packets = area.rows, self._packets
-        headers = area.windows.at(area.at, head)
+        headers = area.window(head)
         ports = column(headers, 2, ">u2")
         packets.protocol[rows] = UDP
         packets.source_port[rows] = column(headers, 0, ">u2")
