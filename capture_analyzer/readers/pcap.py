@@ -39,9 +39,6 @@ _MAGICS: Final = {
 }
 """First four bytes -> (byte order, ticks a second, bytes of a packet's header)."""
 
-_HEADERS_AT_ONCE: Final = 1 << 14
-"""So few that what is made of them stays in the processor's cache."""
-
 _NEARBY_SECONDS: Final = 90_000_000
 """Packets of one file are rarely more than some three years apart."""
 
@@ -62,18 +59,18 @@ def read_pcap(source: Source, *, progress: Progress = silent) -> Capture:
     windows = Windows(buffer)
     snap_length = link_field = 0
     offsets, end = np.empty(0, np.int64), 0
+    heads = np.empty((0, PACKET_HEADER_BYTES), np.uint8)
     if len(buffer) >= FILE_HEADER_BYTES:
         snap_length, link_field = struct.unpack_from(order + "II", buffer, 16)
         records = _Packets(windows, order, ticks, head)
         size = len(buffer)
-        offsets, end = walk(
-            windows, records, FILE_HEADER_BYTES, lambda done: progress("read", done, size)
-        )
+        found = walk(windows, records, FILE_HEADER_BYTES, lambda done: progress("read", done, size))
+        offsets, heads, end = found.offsets, found.heads, found.end
         progress("read", size, size)
     problem = _problem(buffer, order, head, end, len(offsets))
     if problem:
         anomalies.append(problem)
-    time_ns, captured_bytes, original_bytes = _headers(windows, offsets, order, ticks)
+    time_ns, captured_bytes, original_bytes = _headers(heads, order, ticks)
     epoch_ns = int(time_ns[0]) if len(time_ns) else 0
     time_ns -= epoch_ns
     data_offset = offsets
@@ -106,21 +103,13 @@ def read_pcap(source: Source, *, progress: Progress = silent) -> Capture:
 
 
 def _headers(
-    windows: Windows, offsets: Offsets, order: str, ticks: int
+    heads: Bytes, order: str, ticks: int
 ) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.uint32]]:
-    """Time in ns, captured and original length of the packets whose headers begin there."""
-    count = len(offsets)
-    time_ns = np.empty(count, np.int64)
-    captured, original = np.empty(count, np.uint32), np.empty(count, np.uint32)
-    for start in range(0, count, _HEADERS_AT_ONCE):
-        part = slice(start, start + _HEADERS_AT_ONCE)
-        headers = windows.at(offsets[part], PACKET_HEADER_BYTES)
-        times = time_ns[part]
-        np.multiply(column(headers, 0, order + "u4"), np.int64(1_000_000_000), out=times)
-        times += column(headers, 4, order + "u4") * np.int64(1_000_000_000 // ticks)
-        captured[part] = column(headers, 8, order + "u4")
-        original[part] = column(headers, 12, order + "u4")
-    return time_ns, captured, original
+    """Time in ns, captured and original length of the packets with these headers."""
+    time_ns = column(heads, 0, order + "u4") * np.int64(1_000_000_000)
+    time_ns += column(heads, 4, order + "u4") * np.int64(1_000_000_000 // ticks)
+    captured = column(heads, 8, order + "u4").astype(np.uint32)
+    return time_ns, captured, column(heads, 12, order + "u4").astype(np.uint32)
 
 
 def _problem(
@@ -167,9 +156,12 @@ class _Packets:
         following: int = at + self._head + length
         return -1 if length > MAX_PACKET_BYTES or following > self._size else following
 
-    def all_following(self, at: Offsets) -> Offsets:
+    def heads(self, at: Offsets) -> Bytes:
+        return self._windows.at(at, PACKET_HEADER_BYTES)
+
+    def all_following(self, at: Offsets, heads: Bytes) -> Offsets:
         # A length past the end of the buffer reads as 0: the sum is still past the end.
-        length = column(self._windows.at(at + 8, 4), 0, self._order + "u4")
+        length = column(heads, 8, self._order + "u4")
         following = at + self._head
         following += length
         bad = (length > MAX_PACKET_BYTES) | (following > self._size)
@@ -187,7 +179,7 @@ class _Packets:
         return result
 
     def plausible(self, at: Offsets) -> NDArray[np.bool_]:
-        headers = self._windows.at(at, PACKET_HEADER_BYTES)
+        headers = self.heads(at)
         second, fraction, captured, original = (
             column(headers, place, self._order + "u4").astype(np.int64) for place in (0, 4, 8, 12)
         )

@@ -86,9 +86,12 @@ class Blocks:
             return -1
         return following
 
-    def all_following(self, at: Offsets) -> Offsets:
-        """Likewise, for many."""
-        heads = self._windows.at(at, 8)
+    def heads(self, at: Offsets) -> Bytes:
+        """Type and length of many blocks."""
+        return self._windows.at(at, 8)
+
+    def all_following(self, at: Offsets, heads: Bytes) -> Offsets:
+        """Where the next blocks begin."""
         length = column(heads, 4, self._order + "u4")
         bad = (length < LEAST_BLOCK_BYTES) | ((length & 3) != 0) | (length > MAX_BLOCK_BYTES)
         bad |= column(heads, 0, self._order + "u4") == SECTION_HEADER
@@ -110,8 +113,7 @@ class Blocks:
 
     def plausible(self, at: Offsets) -> NDArray[np.bool_]:
         """What has the same length at its end as at its beginning."""
-        heads = self._windows.at(at, 8)
-        length = column(heads, 4, self._order + "u4").astype(np.int64)
+        length = column(self.heads(at), 4, self._order + "u4").astype(np.int64)
         result: NDArray[np.bool_] = (length >= LEAST_BLOCK_BYTES) & (length <= MAX_BLOCK_BYTES)
         result &= at + length <= self._size
         trailers = self._windows.at(np.where(result, at + length - TRAILER_BYTES, 0), 4)

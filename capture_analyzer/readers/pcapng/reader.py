@@ -97,12 +97,13 @@ class _Reader:
 
     def _section(self, order: str, body: int) -> int:
         """Read a section's blocks; returns where the next section begins, -1 for nowhere."""
-        blocks, end = walk(
+        found = walk(
             self._windows,
             Blocks(self._windows, order),
             body,
             lambda done: self._progress("read", body + done, self._size),
         )
+        blocks, end = found.offsets, found.end
         self._progress("read", end, self._size)
         damaged_at, what = Section(self._windows, order, self._found).read(blocks)
         if damaged_at >= 0:

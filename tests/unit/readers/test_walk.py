@@ -10,7 +10,7 @@ import pytest
 
 from capture_analyzer.readers import pcap, walk
 from capture_analyzer.readers.pcapng import blocks
-from capture_analyzer.wire.windows import Windows
+from capture_analyzer.wire.windows import Offsets, Windows
 
 
 def record(order: str, body: bytes, second: int = 1_700_000_000) -> bytes:
@@ -37,6 +37,13 @@ def plain(data: bytes, records: walk.Records, at: int) -> tuple[list[int], int]:
         found.append(at)
         at = following
     return found, at
+
+
+def walked(windows: Windows, records: walk.Records, start: int, report) -> tuple[Offsets, int]:
+    """Where records begin, and where the walk ended; their headers are those that lie there."""
+    found = walk.walk(windows, records, start, report)
+    assert found.heads.tolist() == records.heads(found.offsets).tolist()
+    return found.offsets, found.end
 
 
 @pytest.fixture
@@ -68,7 +75,7 @@ def test_pcap_in_step(in_step, seed, decoys):
     data = pcap_bytes("<", bodies(seed, 400, decoys))
     records = pcap._Packets(Windows(data), "<", 1_000_000)
     expected, expected_end = plain(data, records, 24)
-    found, end = walk.walk(Windows(data), records, 24, lambda done: None)
+    found, end = walked(Windows(data), records, 24, lambda done: None)
     assert found.tolist() == expected
     assert end == expected_end == len(data)
 
@@ -97,7 +104,7 @@ def test_damage_stops_the_walk_where_it_stops_the_plain_one(in_step, seed):
     at = rng.choice(plain(bytes(data), records, 24)[0])
     data[at + 8 : at + 12] = rng.choice((b"\xff\xff\xff\xff", b"\x01\x01\x00\x00", bytes(4)))
     records = pcap._Packets(Windows(bytes(data)), "<", 1_000_000)
-    found, end = walk.walk(Windows(bytes(data)), records, 24, lambda done: None)
+    found, end = walked(Windows(bytes(data)), records, 24, lambda done: None)
     expected, expected_end = plain(bytes(data), records, 24)
     assert found.tolist() == expected
     assert end == expected_end
@@ -107,7 +114,7 @@ def test_damage_stops_the_walk_where_it_stops_the_plain_one(in_step, seed):
 def test_a_cut_file(in_step, cut):
     data = pcap_bytes("<", bodies(5, 300, decoys=False))[:-cut]
     records = pcap._Packets(Windows(data), "<", 1_000_000)
-    found, end = walk.walk(Windows(data), records, 24, lambda done: None)
+    found, end = walked(Windows(data), records, 24, lambda done: None)
     assert (found.tolist(), end) == plain(data, records, 24)
 
 
@@ -125,7 +132,7 @@ def test_pcapng_in_step_up_to_the_next_section(in_step, order):
     first = b"".join(parts)
     data = first + block(order, blocks.SECTION_HEADER, bytes(16)) + first
     records = blocks.Blocks(Windows(data), order)
-    found, end = walk.walk(Windows(data), records, 0, lambda done: None)
+    found, end = walked(Windows(data), records, 0, lambda done: None)
     assert end == len(first)
     assert (found.tolist(), end) == plain(data, records, 0)
 
@@ -150,4 +157,6 @@ def test_both_forms_of_a_step_agree():
         blocks.Blocks(Windows(data), ">"),
     ):
         at = np.arange(len(data), dtype=np.int64)
-        assert records.all_following(at).tolist() == [records.following(i) for i in at.tolist()]
+        assert records.all_following(at, records.heads(at)).tolist() == [
+            records.following(i) for i in at.tolist()
+        ]
