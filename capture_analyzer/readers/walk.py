@@ -11,13 +11,13 @@ that of the plain walk.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.wire.windows import Bytes, Offsets, Windows
 
 LOCKSTEP_BYTES: Final = 4 << 20
@@ -70,7 +70,7 @@ class Records(Protocol):
         ...
 
 
-@dataclasses.dataclass(slots=True)
+@quick_dataclass
 class Found:
     """The records of a container.
 
