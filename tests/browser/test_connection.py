@@ -292,6 +292,25 @@ def test_without_a_handshake_no_window(
     assert "handshake, which is not in the capture" in page.locator("#connection").inner_text()
 
 
+def test_a_direction_without_data(open_report: Open, analysed: Callable[..., Analysis]) -> None:
+    page = open_report(analysed("sse-closed"), "#connection-0")
+    drawn(page)
+    for words in ("limit", "exchange", "Round trips"):
+        assert words in texts(page)
+
+
+def test_a_refused_connection_has_packets_and_no_graph(
+    open_report: Open, analysed: Callable[..., Analysis]
+) -> None:
+    page = open_report(analysed("refused"), "#connection-0")
+    page.wait_for_selector("#connection .lead")
+    assert "the connection was refused" in page.locator("#connection .lead").inner_text()
+    assert page.locator(".chart.graph").count() == 0
+    said = page.locator("#connection").inner_text()
+    assert "RST, ACK" in said
+    assert "none was offered" in said
+
+
 @pytest.mark.parametrize("width", [360, 720, 1000, 2600])
 def test_fits_the_window(open_report: Open, analysed: Callable[..., Analysis], width: int) -> None:
     page = open_report(analysed(LOSSY), "#connection-0", width=width)

@@ -42,7 +42,7 @@ export function sequenceFigure(store, direction, view, width, height) {
     data: [
       ...windowLine(direction, place), ...sackLines(direction, place), ...ackLine(direction, place, clear), ...segmentLines(direction, place, clear),
       ...sentAgain(direction, place), ...otherSigns(direction, place),
-      ...flightLines(direction, place), ...tripMarks(direction, place, store.unit), ...strips(store, direction, view, place),
+      ...flightLines(direction, place), ...tripMarks(direction, place, store.unit), ...strips(store, direction, view, place), ...EMPTY,
     ],
     layout: {
       margin: { l: LEFT, r: RIGHT, t: TOP, b: BOTTOM },
@@ -83,6 +83,9 @@ function when({ time }) {
 }
 
 // The graph of sequence
+
+/** Keep the axes of parts in which there is nothing to draw. */
+const EMPTY = ["y2", "y3", "y4"].map((yaxis) => ({ x: [null], y: [null], yaxis, mode: "markers", hoverinfo: "skip" }));
 
 const HOVER = { hovertemplate: "%{text}<extra></extra>" };
 

@@ -131,7 +131,7 @@ export class TraceView {
         el("h2", { id: "connection-title", tabindex: "-1" }, el("span", { class: "aside" }, `Connection ${this.no}`), captured(connection.server), " over time"),
         button("Close", { "aria-keyshortcuts": "Escape" }, () => this.hide())),
       el("p", { class: "lead" }, this.#lead()),
-      el("div", { class: "trace-tools" }, el("span", { class: "joined ways", role: "group", "aria-label": "Direction of the data" }, ways), hasCharts() ? this.#zoom() : null),
+      el("div", { class: "trace-tools" }, el("span", { class: "joined ways", role: "group", "aria-label": "Direction of the data" }, ways), hasCharts() && this.#hasData() ? this.#zoom() : null),
       this.#graph(),
       this.info,
       el("div", { class: "trace-parts" }, this.#figures(), this.#packets()));
@@ -147,6 +147,7 @@ export class TraceView {
     const { store, fromClient } = this;
     const connection = store.connections[this.no];
     const sender = fromClient ? "client" : "server";
+    if (!this.#hasData()) return `No data was sent: ${connection.refused ? "the connection was refused" : "no connection came about, or nothing was said on it"}. The packets are below.`;
     if (!sums.segments) return `The ${sender} sent no data.`;
     const parts = [`The ${sender} sent ${size(sums.bytes)} in ${count(sums.segments, "segment")}, in ${duration(connection.to - connection.from)}. `];
     const again = sums.again.filter(({ mechanism }) => mechanism !== "syn");
@@ -174,9 +175,21 @@ export class TraceView {
     return parts;
   }
 
+  #hasData() {
+    return this.trace.sums.true.segments + this.trace.sums.false.segments > 0;
+  }
+
+  /** Why no window is known, in words. */
+  #noWindow() {
+    if (!this.direction.answers.length) return "none was offered";
+    if (this.trace.packets.some(({ flags }) => flags?.includes("SYN"))) return "not known: its scale could not be read";
+    return "not known: its scale is in the handshake, which is not in the capture";
+  }
+
   // The graph
 
   #graph() {
+    if (!this.#hasData()) return null;
     if (!hasCharts()) return el("p", { class: "second more" }, "This report was written without charts. The tables below say what the graph would show.");
     const label = `Bytes over time of connection ${this.no}, from the ${this.fromClient ? "client" : "server"}. The text above and the tables below say what it shows; arrow keys step through its packets.`;
     this.chart = new Chart("graph", label, (width, height) => sequenceFigure(this.store, this.direction, this.#view(), width, height), {
@@ -276,7 +289,7 @@ export class TraceView {
 
   #inform(aloud) {
     if (!this.chosen) {
-      fill(this.info, hasCharts() ? el("p", { class: "hint" }, "Click on a packet, or step to one, to see its exchange. Drag to zoom, double-click for the whole connection.") : null);
+      fill(this.info, hasCharts() && this.#hasData() ? el("p", { class: "hint" }, "Click on a packet, or step to one, to see its exchange. Drag to zoom, double-click for the whole connection.") : null);
       return;
     }
     const packet = this.chosen;
@@ -310,7 +323,7 @@ export class TraceView {
     });
     const above = { none: "", part: ", partly above the picture", all: ", above the picture" }[windowAbove(direction, this.scale)];
     fill(this.legend, line("segment", "sent"), line("ack-line", "acknowledged"),
-      direction.sums.window === null ? el("span", {}, "The window’s scale was in the handshake, which is not in the capture.") : line("window-line", `edge of the window${above}`),
+      direction.sums.window === null ? el("span", {}, `window ${this.#noWindow()}`) : line("window-line", `edge of the window${above}`),
       direction.answers.some(({ sacks }) => sacks.length) ? line("sack", "reported beyond a gap (SACK)") : null, again,
       direction.answers.some(({ window }) => window === 0) ? el("span", {}, el("span", { class: "sign closed" }, "×"), "window of 0") : null,
       direction.held.some(({ limit }) => limit.cause === "congestion_window") ? line("congestion", "congestion window, estimated") : null,
@@ -328,7 +341,7 @@ export class TraceView {
     const pairs = [
       ["Sent", `${size(sums.bytes)}, ${count(sums.segments, "segment")}`],
       ["Most in flight", `${size(sums.flight)}${connection.side === receiver ? `, as seen at the ${receiver}: what was on its way to it can’t be seen` : ""}`],
-      ["Offered window", sums.window === null ? "not known: its scale was in the handshake" : `${size(sums.window[0])} to ${size(sums.window[1])}`],
+      ["Offered window", sums.window === null ? this.#noWindow() : `${size(sums.window[0])} to ${size(sums.window[1])}`],
       ["Round trips", sums.trips === null ? "not measured" : `${duration(sums.trips.median)} typically, ${duration(sums.trips.least)} to ${duration(sums.trips.most)}, ${count(sums.trips.count, "sample")}, from the capture point to the ${receiver}`],
       direction.queues.length ? ["Queue", direction.queues.slice(0, 5).map((row) => `${duration(row.typical)} instead of ${duration(row.smallest)} for ${duration(row.to - row.from)}`).join("; ")] : null,
       sums.missing.get("capture") ? ["Not captured", count(sums.missing.get("capture"), "gap")] : null,
@@ -372,7 +385,7 @@ export class TraceView {
 
   /** A packet's number; with a graph, one that shows it there. */
   #packetLink(no) {
-    if (!hasCharts() || !this.trace.find(no)) return String(no);
+    if (!this.chart || !this.trace.find(no)) return String(no);
     return button(no, { class: "plain", "aria-label": `Packet ${no}: show it in the graph` }, () => this.choose(no));
   }
 
