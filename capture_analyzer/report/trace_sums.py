@@ -46,7 +46,7 @@ def sums(
     data = mine[packets.payload_bytes[mine] > 0]
     flight = (segments.sent[rows] - segments.peer_acked[rows])[own]
     return {
-        "bytes": int(segments.sent[rows][own].max(initial=0)),
+        "bytes": _bytes(tables, segments, rows, own),
         "segments": len(data),
         "flight": int(flight.max(initial=0)),
         "window": _window(segments, rows, way),
@@ -56,6 +56,14 @@ def sums(
         "missing": _missing(tables, number, way),
         "trips": _trips(samples, number, way, unit),
     }
+
+
+def _bytes(tables: Tables, segments: TcpSegments, rows: slice, own: NDArray[np.bool_]) -> int:
+    """Behind the last byte sent; a FIN is none."""
+    payload = tables.packets.payload_bytes[segments.packet_no[rows] - 1].astype(np.int64)
+    data = own & (payload > 0)
+    ends = (segments.offset[rows] + payload)[data]
+    return int(np.minimum(ends, segments.sent[rows][data]).max(initial=0))
 
 
 def _window(segments: TcpSegments, rows: slice, way: bool) -> list[int] | None:

@@ -292,6 +292,18 @@ def test_without_a_handshake_no_window(
     assert "handshake, which is not in the capture" in page.locator("#connection").inner_text()
 
 
+def test_a_syn_sent_again_is_told(open_report: Open, analysed: Callable[..., Analysis]) -> None:
+    page = open_report(analysed("syn-lost"), "#connection-0")
+    drawn(page)
+    lead = page.locator("#connection .lead").inner_text()
+    assert f"A SYN had to be sent again: the connection was answered after 1.03{NBSP}s." in lead
+    page.get_by_role("button", name="From the client").click()
+    drawn(page)
+    assert [trace["packets"] for trace in traces(page) if trace["symbol"] == "triangle-right"] == [
+        [2]
+    ]
+
+
 def test_a_direction_without_data(open_report: Open, analysed: Callable[..., Analysis]) -> None:
     page = open_report(analysed("sse-closed"), "#connection-0")
     drawn(page)

@@ -150,6 +150,9 @@ export class TraceView {
     if (!this.#hasData()) return `No data was sent: ${connection.refused ? "the connection was refused" : "no connection came about, or nothing was said on it"}. The packets are below.`;
     if (!sums.segments) return `The ${sender} sent no data.`;
     const parts = [`The ${sender} sent ${size(sums.bytes)} in ${count(sums.segments, "segment")}, in ${duration(connection.to - connection.from)}. `];
+    const asked = this.trace.packets.find(({ flags }) => flags === "SYN");
+    const opened = this.trace.packets.find(({ flags }) => flags === "SYN, ACK");
+    if (connection.synAgain && asked && opened) parts.push(`A SYN had to be sent again: the connection was answered after ${duration(opened.time - asked.time)}. `);
     const again = sums.again.filter(({ mechanism }) => mechanism !== "syn");
     const total = again.reduce((sum, row) => sum + row.segments, 0);
     const needless = again.reduce((sum, row) => sum + row.needless, 0);
@@ -341,8 +344,8 @@ export class TraceView {
     const pairs = [
       ["Sent", `${size(sums.bytes)}, ${count(sums.segments, "segment")}`],
       ["Most in flight", `${size(sums.flight)}${connection.side === receiver ? `, as seen at the ${receiver}: what was on its way to it can’t be seen` : ""}`],
-      ["Offered window", sums.window === null ? this.#noWindow() : `${size(sums.window[0])} to ${size(sums.window[1])}`],
-      ["Round trips", sums.trips === null ? "not measured" : `${duration(sums.trips.median)} typically, ${duration(sums.trips.least)} to ${duration(sums.trips.most)}, ${count(sums.trips.count, "sample")}, from the capture point to the ${receiver}`],
+      ["Offered window", sums.window === null ? this.#noWindow() : between(...sums.window, size)],
+      ["Round trips", sums.trips === null ? "not measured" : `${sums.trips.count > 1 ? `${duration(sums.trips.median)} typically, ` : ""}${between(sums.trips.least, sums.trips.most, duration)}, ${count(sums.trips.count, "sample")}, from the capture point to the ${receiver}`],
       direction.queues.length ? ["Queue", direction.queues.slice(0, 5).map((row) => `${duration(row.typical)} instead of ${duration(row.smallest)} for ${duration(row.to - row.from)}`).join("; ")] : null,
       sums.missing.get("capture") ? ["Not captured", count(sums.missing.get("capture"), "gap")] : null,
     ];
@@ -397,6 +400,11 @@ export class TraceView {
       el("td", { "aria-label": said, title: said }, packet.fromClient ? "→" : "←"), el("td", { class: "number" }, packet.bytes ? size(packet.bytes) : ""), el("td", {}, packetWords(packet)),
       el("td", { class: "number" }, no === null ? "–" : el("a", { href: `#exchange-${no}`, on: { click: () => this.actions.onExchange(no) } }, no)));
   }
+}
+
+/** "64 KB to 95 KB", or one of them where both read the same. */
+function between(least, most, words) {
+  return words(least) === words(most) ? words(most) : `${words(least)} to ${words(most)}`;
 }
 
 function headOf(...columns) {

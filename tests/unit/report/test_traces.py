@@ -94,6 +94,14 @@ def test_what_held_a_sender_and_its_sums() -> None:
     assert trace["trips"][1][1]
 
 
+def test_a_fin_is_no_byte() -> None:
+    analysis = analysed("syn-lost")
+    data, _ = columns(analysis)
+    (connection,) = analysis.tables.connections
+    client, server = data["list"][0]["sums"]
+    assert (client["bytes"], server["bytes"]) == (connection.client_bytes, connection.server_bytes)
+
+
 def test_what_limited_a_sender_adds_up() -> None:
     analysis = analysed("loss-rto-server")
     data, _ = columns(analysis)
