@@ -25,6 +25,9 @@ from capture_analyzer.report.strings import StringTable
 MAX_RECORDS: Final = 64
 """Records of a direction among which the handshake is looked for: it has about ten."""
 
+MAX_SHAKES: Final = 2_000
+"""Handshakes in a report, the longest: each takes some 300 bytes."""
+
 INITIAL_WINDOW: Final = 10  # segments (RFC 6928)
 _DEFAULT_MSS: Final = 1460
 _TIMESTAMPS_BYTES: Final = 12  # the option in each segment (RFC 7323)
@@ -127,21 +130,29 @@ def rows(tables: Tables, unit: int, strings: StringTable) -> list[list[Any]]:
                 for step in shake.steps
             ],
         ]
-        for number, shake in handshakes(tables)
+        for number, shake in handshakes(tables, MAX_SHAKES)
     ]
 
 
-def handshakes(tables: Tables) -> Iterable[tuple[int, Shake]]:
-    """(connection_no, handshake) of each connection of which at least two steps are known."""
+def handshakes(tables: Tables, most: int | None = None) -> Iterable[tuple[int, Shake]]:
+    """(connection_no, handshake) of each connection of which at least two steps are known.
+
+    Args:
+        tables: the facts.
+        most: of so many at most, the longest ones.
+    """
+    chosen = [row for row in tables.connections if row.tls is not None]
+    if most is not None and len(chosen) > most:
+        chosen.sort(key=_longest)
+        chosen = sorted(chosen[:most], key=_number)
     messages: dict[int, list[HandshakeMessage]] = {}
-    for message in tables.handshake_messages:
+    for message in tables.handshakes_of(row.connection_no for row in chosen):
         messages.setdefault(message.connection_no, []).append(message)
     records = _Records(tables)
     again = _sent_again(tables)
-    for connection in tables.connections:
+    for connection in chosen:
         tls, number = connection.tls, connection.connection_no
-        if tls is None:
-            continue
+        assert tls is not None
         read = _read(messages.get(number, ()), tls)
         sides = [records.of(number, from_client=side) for side in (True, False)]
         steps = read
@@ -156,6 +167,16 @@ def handshakes(tables: Tables) -> Iterable[tuple[int, Shake]]:
         shake = _shake(connection, steps, sides[1])
         _split(connection, shake, again.get(number, ()))
         yield number, shake
+
+
+def _longest(connection: Connection) -> tuple[int, int]:
+    tls = connection.tls
+    took = 0 if tls is None or tls.duration_ns is None else tls.duration_ns
+    return -took, connection.connection_no
+
+
+def _number(connection: Connection) -> int:
+    return connection.connection_no
 
 
 def _in_order(step: Step) -> tuple[int, int]:

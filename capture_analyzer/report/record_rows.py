@@ -15,6 +15,7 @@ from capture_analyzer.model.tls_records import ROLE_CODE
 
 MAX_POINTS: Final = 240  # of a direction: more are closer than the pixels of the picture
 MAX_ALL_POINTS: Final = 24_000  # of a report, some 200 KB
+MAX_CONNECTIONS: Final = 2_000  # in a report: those with most records
 LEAST_RECORDS: Final = 4  # fewer are no profile
 
 LEAST_EVENTS: Final = 10
@@ -34,6 +35,9 @@ def rows(tables: Tables, unit: int) -> list[list[Any]]:
         pair = sides.setdefault(number, [None, None])
         pair[0 if sizes.from_client[place] else 1] = _facts(sizes, place)
         counts[number] = counts.get(number, 0) + int(sizes.records[place])
+    by_count = sorted(counts, key=lambda number: (-counts[number], number))
+    for number in by_count[MAX_CONNECTIONS:]:
+        del sides[number], counts[number]
     drawn = _drawn(counts)
     telling = _telling(tables)
     return [

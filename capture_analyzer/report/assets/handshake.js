@@ -15,10 +15,13 @@ const PARTS = {
   unknown: ["unknown", "not to be split"],
 };
 
-/** The handshake of a connection; null if less than two steps of it are known. */
+/** The handshake of a connection; null if less than two steps of it were seen. */
 export function handshakeFigure(store, connection) {
   const shake = store.handshakes.get(connection.no);
-  if (!shake) return null;
+  if (!shake) {
+    const left = connection.tls && connection.tls.ns !== null && store.handshakes.size;
+    return left ? el("p", { class: "third more" }, `The steps of its TLS handshake are not in this report, which has those of the ${count(store.handshakes.size, "longest handshake")}.`) : null;
+  }
   const { steps } = shake;
   const from = steps[0].time;
   const end = steps.findLast((step) => !step.data).time;

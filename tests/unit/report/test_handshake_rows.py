@@ -166,3 +166,15 @@ def test_certificates() -> None:
     assert expired[0][6] < 0
     ((_, old),) = certificate_rows(read("ocsp-staple-expired").tables, strings)
     assert old[0][14] is False
+
+
+def test_the_longest_handshakes_are_kept() -> None:
+    tables = read("ocsp13-staple-slow").tables
+    assert [number for number, _ in handshakes(tables)] == [0, 1, 2]
+    kept = [number for number, _ in handshakes(tables, 2)]
+    assert len(kept) == 2
+    assert kept[0] == 0, "the slow one"
+    tables = read("tls13-resumed-keys").tables
+    durations = [c.tls.duration_ns or 0 for c in tables.connections if c.tls]
+    longest = max(range(2), key=lambda number: durations[number])
+    assert [number for number, _ in handshakes(tables, 1)] == [longest]
