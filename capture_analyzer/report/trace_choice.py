@@ -15,10 +15,10 @@ def thinned(remarkable: NDArray[np.uint8], flight: Ints, window: Ints, most: int
     """Places of the packets to keep, at most `most`, ascending.
 
     Kept are both ends and the remarkable ones (2: sent again, late, without a window, SYN, FIN
-    and RST, and what opened, filled or ended a stretch; 1: with SACK blocks), and of the rest
-    from each run of equal length the first one, the one with most in flight and the one with the
-    smallest window. Where even the remarkable ones are too many, of those of the last grade that
-    has room every few.
+    and RST, what opened, filled or ended a stretch, and what findings name; 1: with SACK blocks).
+    Of the rest, from each run of equal length the first one, the one with most in flight and the
+    one with the smallest window. Where even the remarkable ones are too many, of those of the
+    last grade that has room every few.
     """
     count = len(remarkable)
     if count <= most:

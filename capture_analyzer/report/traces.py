@@ -100,12 +100,13 @@ def columns(
     samples = tables.rtt_samples.of(numbers)
     limits, stalls = tables.sender_limits.of(numbers), tables.stalls.of(numbers)
     repeats = tables.repeats.of(numbers)
+    named = np.array([no for row in analysis.findings for no in row.packet_nos], np.int64)
     kinds: dict[tuple[int, ...], int] = {}
     room = MAX_POINTS if charts else MAX_LISTED
     most = MAX_CONNECTION_POINTS if charts else MAX_CONNECTION_LISTED
     traces = []
     for number in numbers:
-        points = _points(tables, segments, number)
+        points = _points(tables, segments, number, named)
         if not len(points):
             continue
         kept = thinned(points.remarkable, points.flight, _windows(segments, points), most)
@@ -168,7 +169,7 @@ def chosen(analysis: Analysis) -> list[int]:
     return [no for no in distinct if tables.connections[no].transport == "tcp"][:MAX_CONNECTIONS]
 
 
-def _points(tables: Tables, segments: TcpSegments, number: int) -> _Points:
+def _points(tables: Tables, segments: TcpSegments, number: int, named: NDArray[Any]) -> _Points:
     packets = tables.packets
     rows = segments.rows_of(number)
     row = np.arange(rows.start, rows.stop)
@@ -183,6 +184,7 @@ def _points(tables: Tables, segments: TcpSegments, number: int) -> _Points:
     noted |= segments.window_bytes[row] == 0
     remarkable[noted] = 2
     remarkable[np.isin(index + 1, _marking(tables, number))] = 2
+    remarkable[np.isin(index + 1, named)] = 2
     return _Points(
         index=index,
         row=row,

@@ -187,6 +187,16 @@ def test_a_packet_has_a_link_of_its_own(
     assert end - begin < 8  # s: not the whole
 
 
+def test_a_packet_that_is_not_drawn_is_named_all_the_same(
+    open_report: Open, analysed: Callable[..., Analysis]
+) -> None:
+    page = open_report(analysed("llm-incident"), "#packet-60", charts=False)
+    info = page.locator(".packet-info")
+    info.get_by_text("Packet 60:").wait_for()
+    assert "is not among those listed here" in info.inner_text()
+    assert "frame.number == 60" in info.inner_text()
+
+
 def test_by_keyboard_alone(open_report: Open, analysed: Callable[..., Analysis]) -> None:
     analysis = analysed(LOSSY)
     (packet,) = (analysis.tables.packets.mechanism.nonzero()[0] + 1).tolist()

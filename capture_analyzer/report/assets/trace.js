@@ -41,6 +41,7 @@ export class TraceView {
       this.no = no;
       const connection = this.store.connections[no];
       this.chosen = null;
+      this.absent = null;
       this.fromClient = trace.sums.true.bytes > trace.sums.false.bytes;
       const [begin, end] = [connection.from, Math.max(connection.to, connection.from + 1e5)];
       this.scale = new TimeScale(begin - (end - begin) * EDGE, end + (end - begin) * EDGE, () => this.#zoomed());
@@ -97,19 +98,23 @@ export class TraceView {
     this.scale.onChange = onChange;
   }
 
-  /** Choose a packet, in its direction, with some packets about it. */
+  /** Choose a packet, in its direction, with some packets about it; it may not be among those drawn. */
   #aim(number) {
     const { packets } = this.trace;
-    const packet = this.trace.find(number) ?? nearest(packets, number);
-    if (!packet) return;
+    const packet = this.trace.find(number);
+    const listed = packet ?? this.store.packets.find(number);
     this.chosen = packet;
+    this.absent = packet ? null : { no: number, ...listed };
+    if (!listed || listed.time === null) return;
     // A packet without data answers the other direction's.
-    this.fromClient = packet.bytes || packet.mechanism || packet.flags?.includes("SYN") ? packet.fromClient : !packet.fromClient;
-    const place = packets.indexOf(packet);
+    const fromClient = listed.fromClient === true || listed.fromClient === 1;
+    this.fromClient = listed.bytes || listed.mechanism || listed.flags?.includes("SYN") ? fromClient : !fromClient;
     if (packets.length > 3 * FEW) {
+      const behind = packets.findIndex(({ time }) => time >= listed.time);
+      const place = behind < 0 ? packets.length - 1 : behind;
       const [first, last] = [packets[Math.max(place - FEW, 0)], packets[Math.min(place + FEW, packets.length - 1)]];
-      const reach = Math.max(packet.time - first.time, last.time - packet.time, 1e6);
-      this.#range(packet.time - reach, packet.time + reach);
+      const reach = Math.max(listed.time - first.time, last.time - listed.time, 1e6);
+      this.#range(listed.time - reach, listed.time + reach);
     } else {
       this.#range(this.scale.least, this.scale.most);
     }
@@ -124,7 +129,7 @@ export class TraceView {
     const ways = [false, true].map((way) => button(
       `${way ? "From the client" : "From the server"}, ${size(trace.sums[way].bytes)}`, { "aria-pressed": String(way === this.fromClient) },
       () => { this.fromClient = way; this.#build(); this.section.querySelector(`.ways button[aria-pressed="true"]`).focus(); }));
-    this.info = el("div", { class: "packet-info", "aria-live": "polite" });
+    this.info = el("div", { class: "packet-info" });
     this.legend = el("p", { class: "legend" });
     fill(this.section,
       el("div", { class: "title" },
@@ -244,6 +249,7 @@ export class TraceView {
     const packet = this.trace.find(number);
     if (!packet) return;
     this.chosen = packet;
+    this.absent = null;
     if (packet.time < this.scale.from || packet.time > this.scale.to) {
       const half = (this.scale.to - this.scale.from) / 2;
       this.#range(packet.time - half, packet.time + half);
@@ -291,8 +297,14 @@ export class TraceView {
   // The chosen packet
 
   #inform(aloud) {
+    if (this.absent) {
+      const { no, label, time } = this.absent;
+      fill(this.info, el("p", { class: "packet-words" }, el("span", { class: "strong" }, `Packet ${no}${label ? `: ${packetWords(this.absent)}` : ""}${time === undefined || time === null ? "" : `, ${instant(time)}`}`),
+        hasCharts() ? " is not among those drawn; these are about it." : " is not among those listed here."), filterLine(`frame.number == ${no}`));
+      return;
+    }
     if (!this.chosen) {
-      fill(this.info, hasCharts() && this.#hasData() ? el("p", { class: "hint" }, "Click on a packet, or step to one, to see its exchange. Drag to zoom, double-click for the whole connection.") : null);
+      fill(this.info, hasCharts() && this.#hasData() ? el("p", { class: "hint" }, "Click on a packet, or step to one (← →), to see its exchange. Drag to zoom, double-click for the whole connection.") : null);
       return;
     }
     const packet = this.chosen;
@@ -426,11 +438,6 @@ export function exchangeOf(store, exchanges, packet) {
     if (found === null || store.start[no] >= store.start[found]) found = no;
   }
   return found;
-}
-
-/** The packet with the number nearest to one; packets ascend. */
-function nearest(packets, number) {
-  return packets.reduce((best, packet) => (best === null || Math.abs(packet.no - number) < Math.abs(best.no - number) ? packet : best), null);
 }
 
 function nearestInTime(packets, time) {

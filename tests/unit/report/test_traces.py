@@ -234,6 +234,17 @@ def test_very_many_stretches_become_parts(monkeypatch: pytest.MonkeyPatch) -> No
         assert sum(row[4] for row in short) == sum(row[4] for row in long)
 
 
+def test_what_findings_name_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    analysis = analysed("llm-incident")
+    monkeypatch.setattr(traces, "MAX_CONNECTION_POINTS", 40)
+    data, _ = columns(analysis)
+    kept = {no for trace in data["list"] for no in running(trace["packet"])}
+    numbers = analysis.tables.packets.connection_no
+    for finding in analysis.findings:
+        named = [no for no in finding.packet_nos if numbers[no - 1] >= 0]
+        assert kept >= set(named), finding.detector
+
+
 # Which connections
 
 
