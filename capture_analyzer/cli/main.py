@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import sys
-import traceback
 from pathlib import PurePath
 from typing import Final, NoReturn
 
@@ -108,6 +107,8 @@ def _unwritten(error: OSError) -> int:
 def _internal(error: Exception) -> int:
     """One sentence; the message of the exception could hold captured text, so it stays out."""
     if os.environ.get(DEBUG) == "1":
+        import traceback
+
         traceback.print_exception(error)
         return exit_codes.INTERNAL
     trace = error.__traceback__

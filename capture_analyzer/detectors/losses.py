@@ -16,7 +16,7 @@ from capture_analyzer.detectors.servers import Server, label, server_of
 from capture_analyzer.detectors.shares import Episodes, Share, deal_out, joined
 from capture_analyzer.detectors.sides import whole
 from capture_analyzer.model.analysis import Tables
-from capture_analyzer.model.column import NO_TIME
+from capture_analyzer.model.column import NO_TIME, distinct
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding
 from capture_analyzer.model.holes import HOLE_KINDS
@@ -104,7 +104,7 @@ def losses(tables: Tables, fault: int) -> list[Loss]:
     if not len(rows):
         return []
     # Rows and holes by unit: a connection, or a server that many connections belong to.
-    unit_of = _units(tables, np.unique(packets.connection_no[rows]))
+    unit_of = _units(tables, distinct(packets.connection_no[rows]))
     unit = unit_of[packets.connection_no[rows]]
     order = np.argsort(unit, kind="stable")
     rows, unit = rows[order], unit[order]
@@ -136,7 +136,7 @@ def losses(tables: Tables, fault: int) -> list[Loss]:
         repeats = np.sort(rows[bounds[at] : bounds[at + 1]])
         waits, confidence, begins, ends = _holes(tables, mine[low[at] : high[at]])
         times = packets.time_ns[repeats]
-        numbers = np.unique(packets.connection_no[repeats]).tolist()
+        numbers = distinct(packets.connection_no[repeats]).tolist()
         share = joined([shares[number] for number in numbers if number in shares])
         found.append(
             Loss(

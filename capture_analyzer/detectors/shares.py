@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from capture_analyzer.detectors.severity import by_default, worst
 from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.causes import CAUSE_CODE
+from capture_analyzer.model.column import distinct
 from capture_analyzer.model.findings import Severity
 from capture_analyzer.model.quick_dataclass import quick_dataclass
 
@@ -91,7 +92,7 @@ def deal_out(tables: Tables, cause: str, episodes: Episodes, fault: int) -> dict
     from_ns, to_ns = ledger.from_ns[rows], ledger.to_ns[rows]
     most = np.zeros(len(rows), np.int64)
     winner = np.full(len(rows), -1)
-    for number in np.unique(episodes.fault).tolist():
+    for number in distinct(episodes.fault).tolist():
         covered = coverage(_of_fault(episodes, number), connection_no, from_ns, to_ns)
         better = (covered >= most) & (covered > 0)
         most[better], winner[better] = covered[better], number

@@ -128,6 +128,17 @@ def rows_equal(ascending: NDArray[np.signedinteger], value: int) -> slice:
     return slice(first, int(ascending.searchsorted(wanted, "right")))
 
 
+def distinct(values: NDArray[Any]) -> NDArray[Any]:
+    """The different values of a column, ascending.
+
+    As `numpy.unique`, whose first call loads all that masked arrays need.
+    """
+    values = np.sort(values)
+    new = np.ones(len(values), np.bool_)
+    new[1:] = values[1:] != values[:-1]
+    return values[new]
+
+
 def concatenate(table: type[T], parts: Iterable[T]) -> T:
     """Join column tables end to end; with no parts, the table's empty value."""
     parts = list(parts)

@@ -8,22 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from capture_analyzer.model.anomalies import Anomaly
 from capture_analyzer.model.certificates import Certificate
 from capture_analyzer.model.quick_dataclass import quick_dataclass
-from capture_analyzer.protocols.codings import CodingError, decode
-from capture_analyzer.protocols.ocsp import MalformedOcspError, OcspResponse, parse_response
-from capture_analyzer.protocols.tls.certificates import (
-    Entry,
-    Facts,
-    Identity,
-    MalformedCertificateError,
-    parse_certificate,
-    parse_certificate_status,
-    read_certificate,
-)
+
+if TYPE_CHECKING:
+    from capture_analyzer.protocols.tls.certificates import Entry, Facts, Identity
+
+# The parsers are loaded when there is a certificate to read: without keys TLS 1.3 hides them.
 
 SECOND: Final = 1_000_000_000
 
@@ -54,6 +48,8 @@ def decompress(body: bytes) -> bytes | None:
         or len(packed) != int.from_bytes(body[5:8], "big")
     ):
         return None
+    from capture_analyzer.protocols.codings import CodingError, decode
+
     pieces = decode([coding], [packed])
     content = bytearray()
     try:
@@ -95,6 +91,12 @@ class Presented:
         Returns:
             Whether there is a stapled response for the server's own certificate.
         """
+        from capture_analyzer.protocols.tls.certificates import (
+            MalformedCertificateError,
+            parse_certificate,
+            parse_certificate_status,
+        )
+
         key = (body, status, tls13)
         number = self._known.get(key)
         if number is None:
@@ -207,6 +209,11 @@ def _facts(
     der: bytes, known: dict[bytes, Facts | None], connection_no: int, anomalies: list[Anomaly]
 ) -> Facts | None:
     if der not in known:
+        from capture_analyzer.protocols.tls.certificates import (
+            MalformedCertificateError,
+            read_certificate,
+        )
+
         try:
             known[der] = read_certificate(der)
         except MalformedCertificateError as error:
@@ -227,9 +234,11 @@ def _fill(row: Certificate, fact: Facts, epoch_ns: int) -> None:
 
 
 def _add_staple(row: Certificate, staple: bytes, identity: Identity | None, epoch_ns: int) -> None:
+    from capture_analyzer.protocols.ocsp import MalformedOcspError, parse_response
+
     row.staple_bytes = len(staple)
     try:
-        response: OcspResponse = parse_response(staple)
+        response = parse_response(staple)
     except MalformedOcspError:
         row.staple_response = "malformed"
         return

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
@@ -29,15 +29,9 @@ from capture_analyzer.model.tls_records import ROLE_CODE, HandshakeMessage, TlsR
 from capture_analyzer.pipeline.certificates import Presented, Read
 from capture_analyzer.pipeline.join import PROMPT_NS
 from capture_analyzer.pipeline.reassemble import Streams
-from capture_analyzer.protocols.ocsp import (
-    MAX_REQUEST_BYTES,
-    REQUEST_TYPE,
-    RESPONSE_TYPE,
-    CertificateId,
-    MalformedOcspError,
-    parse_request,
-    request_in_path,
-)
+
+if TYPE_CHECKING:
+    from capture_analyzer.protocols.ocsp import CertificateId
 
 TOLERANCE_NS: Final = 1_000_000
 """Stamps of packets that one step caused can be in either order by so much."""
@@ -152,13 +146,19 @@ def number_fetches(found: Iterable[Found]) -> list[OcspFetch]:
 
 def _questions(facts: Facts) -> list[tuple[Exchange, CertificateId | None]]:
     """Exchanges in clear that ask a responder, and what they ask for."""
+    in_clear = [
+        exchange
+        for exchange in facts.exchanges
+        if exchange.method in ("POST", "GET") and not facts.connections[exchange.connection_no].tls
+    ]
+    if not in_clear:
+        return []
+    from capture_analyzer.protocols.ocsp import REQUEST_TYPE, RESPONSE_TYPE, request_in_path
+
     found: list[tuple[Exchange, CertificateId | None]] = []
     requests: dict[tuple[int, int], Message] = {}
-    for exchange in facts.exchanges:
-        method = exchange.method
-        if method not in ("POST", "GET") or facts.connections[exchange.connection_no].tls:
-            continue
-        if method == "POST":
+    for exchange in in_clear:
+        if exchange.method == "POST":
             if _type(exchange.request_fields) == REQUEST_TYPE:
                 found.append((exchange, _posted(facts, exchange, requests)))
             continue
@@ -180,6 +180,8 @@ def _posted(
     facts: Facts, exchange: Exchange, requests: dict[tuple[int, int], Message]
 ) -> CertificateId | None:
     """What a POST asks for; None if its content can't be read."""
+    from capture_analyzer.protocols.ocsp import MAX_REQUEST_BYTES, MalformedOcspError, parse_request
+
     if not requests:
         requests.update({(m.connection_no, m.seen_ns): m for m in facts.messages if m.from_client})
     message = requests.get((exchange.connection_no, exchange.request_start_ns))

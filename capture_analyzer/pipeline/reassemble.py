@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from capture_analyzer.model.byte_stream import ByteStream
 from capture_analyzer.model.capture import Capture
-from capture_analyzer.model.column import NO_TIME
+from capture_analyzer.model.column import NO_TIME, distinct
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.packets import Packets
 from capture_analyzer.model.quick_dataclass import quick_dataclass
@@ -152,7 +152,7 @@ def _in_order(arrival: NDArray[np.int64], bounds: NDArray[np.int64]) -> NDArray[
     if not inside.any():
         return arrival
     result = arrival.copy()
-    for number in np.unique(stream[inside]).tolist():
+    for number in distinct(stream[inside]).tolist():
         chunk = result[bounds[number] : bounds[number + 1]]
         np.maximum.accumulate(chunk, out=chunk)
     return result

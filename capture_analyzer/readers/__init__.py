@@ -26,7 +26,6 @@ from capture_analyzer.model.progress import Progress, silent
 from capture_analyzer.readers.inputs import allow_open_files, find_inputs
 from capture_analyzer.readers.merge import merge
 from capture_analyzer.readers.pcap import is_pcap, read_pcap
-from capture_analyzer.readers.pcapng import is_pcapng, read_pcapng
 from capture_analyzer.readers.source import open_source
 from capture_analyzer.readers.spool import DEFAULT_LIMIT_BYTES, Spool
 
@@ -123,6 +122,8 @@ def open_capture(path: Path, *, spool: Spool | None = None, progress: Progress =
     start = bytes(source.buffer[:12])
     if is_pcap(start):
         return read_pcap(source, progress=progress)
+    from capture_analyzer.readers.pcapng import is_pcapng, read_pcapng  # mostly it is the other
+
     if is_pcapng(start):
         return read_pcapng(source, progress=progress)
     for magic, reason in _OTHERS:

@@ -32,6 +32,7 @@ from capture_analyzer import wording
 from capture_analyzer.detectors.contract import Meta
 from capture_analyzer.detectors.phrases import upper_first
 from capture_analyzer.model.analysis import Tables
+from capture_analyzer.model.column import distinct
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding
 from capture_analyzer.model.packets import LABELS
 
@@ -48,7 +49,7 @@ def detect(tables: Tables, options: object) -> Iterable[Finding]:
     rows = np.flatnonzero(packets.label == LABELS.index("capture_duplicate"))
     if not len(rows):
         return
-    connections = np.unique(packets.connection_no[rows])
+    connections = distinct(packets.connection_no[rows])
     count = len(rows)
     total = int(
         np.isin(packets.connection_no, connections).sum()

@@ -32,6 +32,7 @@ from capture_analyzer import wording
 from capture_analyzer.detectors.contract import Meta
 from capture_analyzer.detectors.phrases import upper_first
 from capture_analyzer.model.analysis import Tables
+from capture_analyzer.model.column import distinct
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding
 
 META = Meta(
@@ -59,7 +60,7 @@ def detect(tables: Tables, options: object) -> Iterable[Finding]:
     rows = rows[packets.payload_bytes[rows] > np.maximum(limits[key], LEAST_BYTES)]
     if not len(rows):
         return
-    connections = np.unique(packets.connection_no[rows])
+    connections = distinct(packets.connection_no[rows])
     count = len(rows)
     largest = int(packets.payload_bytes[rows].max())
     evidence = (rows[:MAX_PACKET_NOS] + 1).tolist()

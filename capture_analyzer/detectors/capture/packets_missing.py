@@ -37,7 +37,7 @@ from capture_analyzer.detectors.contract import Meta
 from capture_analyzer.detectors.severity import booked
 from capture_analyzer.detectors.sides import one_sided
 from capture_analyzer.model.analysis import Tables
-from capture_analyzer.model.column import NO_TIME
+from capture_analyzer.model.column import NO_TIME, distinct
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding
 from capture_analyzer.model.holes import HOLE_KINDS
 
@@ -61,7 +61,7 @@ def detect(tables: Tables, options: object) -> Iterable[Finding]:
     dropped = sum(interface.dropped_count or 0 for interface in tables.interfaces)
     if not len(rows) and not dropped:
         return
-    connections = np.unique(holes.connection_no[rows])
+    connections = distinct(holes.connection_no[rows])
     missing = int(holes.length[rows].sum())
     lost = booked(tables, "capture_gap")
     order = rows[np.lexsort((holes.opened_ns[rows], -holes.length[rows]))]

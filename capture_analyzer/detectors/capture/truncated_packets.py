@@ -33,6 +33,7 @@ from capture_analyzer.detectors.contract import Meta
 from capture_analyzer.detectors.display_filter import tcp_streams
 from capture_analyzer.detectors.phrases import upper_first
 from capture_analyzer.model.analysis import Tables
+from capture_analyzer.model.column import distinct
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding
 from capture_analyzer.model.packets import TCP, UDP
 
@@ -58,7 +59,7 @@ def detect(tables: Tables, options: object) -> Iterable[Finding]:
     if not len(rows):
         return
     owner = packets.connection_no[rows]
-    numbers = np.unique(owner[owner >= 0])
+    numbers = distinct(owner[owner >= 0])
     read = _read(tables)
     unread = [number for number in numbers.tolist() if number not in read]
     longest = int(packets.captured_bytes[rows].max())

@@ -41,7 +41,7 @@ from capture_analyzer.detectors.phrases import upper_first
 from capture_analyzer.detectors.servers import label
 from capture_analyzer.detectors.shares import Episodes, Share, deal_out, joined
 from capture_analyzer.model.analysis import Tables
-from capture_analyzer.model.column import NO_TIME
+from capture_analyzer.model.column import NO_TIME, distinct
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding
 from capture_analyzer.model.holes import HOLE_KINDS
@@ -84,7 +84,7 @@ def detect(tables: Tables, options: object) -> Iterable[Finding]:
         owner, holes.opened_ns[rows], holes.filled_ns[rows], np.zeros(len(rows), np.int64)
     )
     shares = deal_out(tables, "reordering", episodes, 0)
-    for group in by_server(tables, np.unique(owner).tolist()):
+    for group in by_server(tables, distinct(owner).tolist()):
         part = rows[np.isin(owner, group)]
         waited = holes.filled_ns[part] - holes.opened_ns[part]
         mine = part[np.argsort(-waited, kind="stable")]

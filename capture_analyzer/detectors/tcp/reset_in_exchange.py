@@ -41,6 +41,7 @@ from capture_analyzer.detectors.rows_of import rows_by_connection
 from capture_analyzer.detectors.servers import Server, label, server_of
 from capture_analyzer.detectors.sides import whole
 from capture_analyzer.model.analysis import Tables
+from capture_analyzer.model.column import distinct
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.findings import MAX_EXAMPLES, Example, Finding
@@ -112,7 +113,7 @@ def _cut(
     others = mine[(packets.from_client[mine] == side) & ((packets.flags[mine] & RST) == 0)]
     foreign = False
     if len(others):
-        usual = np.unique(packets.ttl[others]).astype(int)
+        usual = distinct(packets.ttl[others]).astype(int)
         foreign = bool((np.abs(usual - int(packets.ttl[at])) > HOPS_APART).all())
     return _Cut(connection, exchanges, at + 1, foreign)
 

@@ -42,6 +42,7 @@ from capture_analyzer.detectors.losses import by_server
 from capture_analyzer.detectors.phrases import listed, upper_first
 from capture_analyzer.detectors.servers import label
 from capture_analyzer.model.analysis import Tables
+from capture_analyzer.model.column import distinct
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding
 from capture_analyzer.model.packets import LABELS, MECHANISMS, SPURIOUS
 
@@ -72,7 +73,7 @@ def detect(tables: Tables, options: object) -> Iterable[Finding]:
     if not len(rows):
         return
     owner = packets.connection_no[rows]
-    for group in by_server(tables, np.unique(owner).tolist()):
+    for group in by_server(tables, distinct(owner).tolist()):
         yield _finding(tables, group, rows[np.isin(owner, group)])
 
 

@@ -37,7 +37,7 @@ from capture_analyzer import wording
 from capture_analyzer.detectors.contract import Meta
 from capture_analyzer.detectors.servers import Server, label, server_of
 from capture_analyzer.model.analysis import Tables
-from capture_analyzer.model.column import column, rows_equal
+from capture_analyzer.model.column import column, distinct, rows_equal
 from capture_analyzer.model.connections import Connection, TlsSummary
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding, Severity
 from capture_analyzer.model.quick_dataclass import quick_dataclass
@@ -114,7 +114,7 @@ def detect(tables: Tables, options: Options) -> Iterable[Finding]:
         part = rows_equal(stream, number)
         mine = np.flatnonzero(counted[part]) + part.start
         small = data[mine[tiny[mine]]]
-        packets = np.unique(records.first_packet_no[small])
+        packets = distinct(records.first_packet_no[small])
         groups.setdefault((server_of(connection), number % 2 == 0), []).append(
             _Direction(
                 connection,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from capture_analyzer.model.column import distinct
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.causes.links import full_segments
@@ -69,7 +70,7 @@ def pauses_of(arrivals: Arrivals, longest_ns: Times) -> Pauses:
     if len(backwards):
         latest, earliest = seen.copy(), seen.copy()
         bounds = np.concatenate(([0], np.flatnonzero(~same) + 1, [len(seen)]))
-        for number in np.unique(np.searchsorted(bounds, backwards, "right")).tolist():
+        for number in distinct(np.searchsorted(bounds, backwards, "right")).tolist():
             mine = slice(bounds[number - 1], bounds[number])
             latest[mine] = np.maximum.accumulate(seen[mine])
             earliest[mine] = np.minimum.accumulate(seen[mine][::-1])[::-1]

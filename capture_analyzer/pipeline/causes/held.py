@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from capture_analyzer.model.column import NO_TIME
+from capture_analyzer.model.column import NO_TIME, distinct
 from capture_analyzer.model.frames import Frames
 from capture_analyzer.model.holes import HOLE_KINDS, Holes
 from capture_analyzer.model.quick_dataclass import quick_dataclass
@@ -187,9 +187,9 @@ def _when(streams: Streams, times: Times, number: NDArray[np.int64], offset: Tim
         number: of each byte, its stream.
         offset: its stream offset.
     """
-    distinct = np.unique(number)
+    streams_asked = distinct(number)
     result = np.full(len(number), NO_TIME)
-    for stream in distinct.tolist():
+    for stream in streams_asked.tolist():
         low, high = int(streams.bounds[stream]), int(streams.bounds[stream + 1])
         mine = np.flatnonzero(number == stream)
         at = np.searchsorted(streams.starts[low:high], offset[mine], "right") - 1

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from capture_analyzer.model.column import NO_TIME
+from capture_analyzer.model.column import NO_TIME, distinct
 from capture_analyzer.model.waits import Waits
 from capture_analyzer.pipeline.causes.facts import Facts
 from capture_analyzer.pipeline.causes.record_rows import find_records
@@ -39,7 +39,7 @@ def find(facts: Facts) -> Waits:
     inside = record >= 0
     # One wait for each record, however many events are in it.
     key = exchange[inside] * np.int64(len(records)) + record[inside]
-    exchange, record = np.divmod(np.unique(key), len(records))
+    exchange, record = np.divmod(distinct(key), len(records))
     return facts.waits(
         "record_wait",
         exchange,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,16 +18,17 @@ from capture_analyzer.model.secrets import Secrets
 from capture_analyzer.model.tls_records import HandshakeMessage, TlsRecords
 from capture_analyzer.pipeline.certificates import Presented
 from capture_analyzer.pipeline.dissect.answers import Answers
-from capture_analyzer.pipeline.dissect.contents import EVENT_STREAM, read_contents
-from capture_analyzer.pipeline.dissect.decrypt import OpenedConnection
 from capture_analyzer.pipeline.dissect.detect import first_bytes, recognise, speak_tls
 from capture_analyzer.pipeline.dissect.guard import Guard
-from capture_analyzer.pipeline.dissect.http2 import DissectedHttp2, dissect_http2
 from capture_analyzer.pipeline.dissect.tls import dissect_tls
 from capture_analyzer.pipeline.reassemble import Streams
 from capture_analyzer.pipeline.redact import Redactor
-from capture_analyzer.protocols.http1.connection import Parsed, Problem, parse
 from capture_analyzer.protocols.http1.source import Source
+
+if TYPE_CHECKING:
+    from capture_analyzer.pipeline.dissect.decrypt import OpenedConnection
+    from capture_analyzer.pipeline.dissect.http2 import DissectedHttp2
+    from capture_analyzer.protocols.http1.connection import Parsed, Problem
 
 _ORIGINS: dict[str, Origin] = {"http-gap": "capture"}
 
@@ -142,10 +144,15 @@ class _HttpReader:
         """Read a connection; sets its `server_name`."""
         number, redactor = connection.connection_no, self._redactor
         found: Parsed | DissectedHttp2
+        # The parsers are loaded when there is something to read: without keys there seldom is.
         if protocol == "http/1.1":
+            from capture_analyzer.protocols.http1.connection import parse
+
             found = parse(client, server, redactor)
             self.anomalies += _anomalies(number, found.problems)
         elif protocol == "h2":
+            from capture_analyzer.pipeline.dissect.http2 import dissect_http2
+
             found = dissect_http2(client, server, redactor)
             self.anomalies += found.anomalies
             self._frames += [(number, columns) for columns in found.frames]
@@ -153,6 +160,8 @@ class _HttpReader:
             return
         self.messages += found.messages
         connection.server_name = found.server_name
+        from capture_analyzer.pipeline.dissect.contents import EVENT_STREAM, read_contents
+
         if any(content.content_type == EVENT_STREAM for content in found.contents):
             read_contents(client, server, found.contents, self._answers)
 

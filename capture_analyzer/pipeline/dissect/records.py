@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from capture_analyzer.model.byte_stream import ByteStream
 from capture_analyzer.model.tls_records import TlsRecords
-from capture_analyzer.protocols.tls.decryption import APPLICATION_DATA
+from capture_analyzer.protocols.tls.handshake import APPLICATION_DATA
 from capture_analyzer.protocols.tls.records import HEADER_BYTES, Chunks
 
 

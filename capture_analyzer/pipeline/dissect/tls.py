@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,6 @@ from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.model.secrets import Secrets
 from capture_analyzer.model.tls_records import ROLE_CODE, HandshakeMessage, TlsRecords
 from capture_analyzer.pipeline.certificates import Presented
-from capture_analyzer.pipeline.dissect.decrypt import (
-    OpenedConnection,
-    Side,
-    Waiting,
-    open_connection,
-    set_roles,
-)
 from capture_analyzer.pipeline.dissect.guard import Guard
 from capture_analyzer.pipeline.dissect.records import AllRecords, Records
 from capture_analyzer.pipeline.reassemble import Streams
@@ -41,7 +34,9 @@ from capture_analyzer.protocols.tls.records import (
     walk_rows,
 )
 from capture_analyzer.protocols.tls.roles import CLOSE_NOTIFY_BYTES, Columns, Head
-from capture_analyzer.protocols.tls.sessions import SessionFinder
+
+if TYPE_CHECKING:
+    from capture_analyzer.pipeline.dissect.decrypt import OpenedConnection, Side
 
 HEAD_RECORDS: Final = 16
 """Records of a direction among which its handshake is looked for: it has about ten."""
@@ -140,6 +135,9 @@ def dissect_tls(
     records.role[np.frombuffer(special, np.int64)] = np.frombuffer(roles, np.uint8)
     _count_handshakes(connections, walked, clear_types)
     if secrets is not None:
+        from capture_analyzer.pipeline.dissect.decrypt import Waiting, open_connection, set_roles
+        from capture_analyzer.protocols.tls.sessions import SessionFinder
+
         finder = SessionFinder(_unnamed(secrets, plain))
         waiting = Waiting(read, guard)
         everything = AllRecords.of(
@@ -299,6 +297,8 @@ class _Heads:
         self, everything: AllRecords, row: int, number: int, from_client: bool, protected_from: int
     ) -> Side:
         """A stream with its records, to be decrypted."""
+        from capture_analyzer.pipeline.dissect.decrypt import Side
+
         first = self.first[row]
         records = Records(everything, first, first + self.totals[row])
         return Side(self.streams.stream(number, from_client), records, protected_from)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.anomalies import Anomaly
-from capture_analyzer.model.column import NO_TIME, concatenate
+from capture_analyzer.model.column import NO_TIME, concatenate, distinct
 from capture_analyzer.model.holes import Holes
 from capture_analyzer.model.limits import Limits, Queues
 from capture_analyzer.model.packets import FIN, RST, Packets
@@ -221,7 +221,7 @@ def _pieces(
         floor = segments.stream[rows] * SPAN
         low = np.maximum(segments.begin[rows], 0) + floor
         # Of a large segment (offload) only a part was lost: what lies before it did arrive.
-        splits = np.unique(low)
+        splits = distinct(low)
         at = np.searchsorted(begin, splits, "right") - 1
         inside = (at >= 0) & (splits > begin[at]) & (splits < stop[at])
         splits, at = splits[inside], at[inside]

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from capture_analyzer.model.column import distinct
 from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.tcp.segments import SPAN, Ints, Segments
 
@@ -117,7 +118,7 @@ def _fill(segments: Segments, coverage: Coverage) -> None:
     tangled = same & ~repeated & (piece_begin[1:] < piece_end[:-1])
     keep = np.concatenate(([True], ~repeated))
     if tangled.any():
-        odd_gaps = np.unique(gap[1:][tangled])
+        odd_gaps = distinct(gap[1:][tangled])
         odd = np.isin(gap, odd_gaps)
         columns = _untangle(gap[odd], source[odd], piece_begin[odd], piece_end[odd])
         keep &= ~odd

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from capture_analyzer.model.column import distinct
 from capture_analyzer.model.packets import SYN, Packets
 
 COPY_NS: Final = 1_000_000
@@ -80,7 +81,7 @@ def find_copies(
     these = index[later]
     takes = (packets.payload_bytes[these] > 0) | ((packets.flags[these] & SYN) != 0)
     equal &= tells | (takes & (time[later] - time[earlier] <= COPY_NS))
-    copies: NDArray[np.intp] = np.unique(later[equal])
+    copies: NDArray[np.intp] = distinct(later[equal])
     return copies
 
 

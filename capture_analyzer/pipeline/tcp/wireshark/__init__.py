@@ -14,6 +14,20 @@ labelling       all packets; what is called
 ==============  ======================================================================
 """
 
-from capture_analyzer.pipeline.tcp.wireshark.labelling import add_labels
+from __future__ import annotations
+
+from capture_analyzer.model.packets import Packets
 
 __all__ = ["add_labels"]
+
+
+def add_labels(packets: Packets, epoch_ns: int = 0) -> None:
+    """Fill in ``wireshark_label`` and ``wireshark_labels``.
+
+    Args:
+        packets: with `connection_no` and `from_client`.
+        epoch_ns: absolute time of the first packet.
+    """
+    from capture_analyzer.pipeline.tcp.wireshark import labelling  # few results show them
+
+    labelling.add_labels(packets, epoch_ns)
