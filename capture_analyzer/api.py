@@ -78,9 +78,10 @@ def analyze(
     collecting = gc.isenabled()
     gc.disable()  # the tables hold no cycles; walking 10^5 fresh rows again and again costs a third
     try:
-        packets = readers.open_captures(names, max_spool=max_spool, progress=progress)
+        room = Room(limit=max_spool)
+        packets = readers.open_captures(names, max_spool=max_spool, room=room, progress=progress)
         several = jobs > 1 and can_fork() and len(packets) >= workers.FEWEST_PACKETS
-        room = Room(shared=several)
+        room.shared = several
         scheduler = workers.Processes(jobs, room) if several else InProcess()
         tables = build(
             packets,

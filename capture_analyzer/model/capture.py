@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from capture_analyzer.model.anomalies import Anomaly
 from capture_analyzer.model.column import column
 from capture_analyzer.model.quick_dataclass import quick_dataclass
+from capture_analyzer.model.room import Room
 
 
 @quick_dataclass
@@ -69,3 +71,20 @@ class Capture:
 
     def __len__(self) -> int:
         return len(self.time_ns)
+
+    def move(self, room: Room) -> None:
+        """Move the index to where columns lie."""
+        for name in INDEX:
+            setattr(self, name, room.joined([getattr(self, name)]))
+
+
+INDEX: Final = (
+    "time_ns",
+    "file_no",
+    "frame_no",
+    "interface_no",
+    "data_offset",
+    "captured_bytes",
+    "original_bytes",
+)
+"""The columns of `Capture` that have an element a packet."""

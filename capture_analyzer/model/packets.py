@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from capture_analyzer.model.column import column, empty_array
 from capture_analyzer.model.quick_dataclass import quick_dataclass
-from capture_analyzer.model.room import Room
+from capture_analyzer.model.room import IN_MEMORY, Room
 from capture_analyzer.model.tunnels import Tunnel
 
 FIN: Final = 0x01
@@ -178,7 +178,7 @@ class Packets:
         return len(self.time_ns)
 
     @classmethod
-    def blank(cls, count: int, room: Room | None = None, **given: NDArray[np.generic]) -> Packets:
+    def blank(cls, count: int, room: Room = IN_MEMORY, **given: NDArray[np.generic]) -> Packets:
         """This many packets of which nothing is known, save the columns that are given.
 
         All zeros, save -1 in `source`, `destination`, `connection_no` and `from_client`.
@@ -186,19 +186,20 @@ class Packets:
         takes a fraction of the time that small ones do. Those that workers write lie in `room`.
         """
         types = {name: kind for name, kind in _types().items() if name not in given}
-        written = {name: types.pop(name) for name in _BY_WORKERS} if room else {}
+        written = {name: types.pop(name) for name in _BY_WORKERS} if room.shared else {}
         sizes = [
             -(-count * np.dtype(kind).itemsize // _ALIGNMENT) * _ALIGNMENT
             for kind in types.values()
         ]
-        block = np.zeros(sum(sizes), np.uint8)
+        size = sum(sizes)
+        block = room.zeros(size, np.uint8) if room.spills else np.zeros(size, np.uint8)
         arrays: dict[str, Any] = dict(given)
         at = 0
         for (name, kind), size in zip(types.items(), sizes, strict=True):
             arrays[name] = block[at : at + size].view(kind)[:count]
             at += size
         for name, kind in written.items():
-            arrays[name] = room.zeros(count, kind) if room else np.zeros(count, kind)
+            arrays[name] = room.zeros(count, kind)
         packets = cls(**arrays)
         for name in ("source", "destination", "connection_no", "from_client"):
             getattr(packets, name).fill(-1)

@@ -1,36 +1,101 @@
-"""Where big columns lie: in memory, in memory that workers share, or in files that are mapped."""
+"""Where big columns lie: in memory, in memory that processes share, or in files.
+
+Columns that grow with the number of packets would fill the memory on a capture of tens of
+millions of packets. From `SPILL_PACKETS` on they lie in temporary files that are mapped: what
+is not in use, the system writes to the disk and takes from memory, as it does with the capture
+itself. The files have no names; they are gone when the columns are, whatever happens.
+"""
 
 from __future__ import annotations
 
 import mmap
 import os
 import tempfile
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+SPILL_PACKETS: Final = 4_000_000
+"""Packets up to which columns stay in memory: they take about a gigabyte then."""
+
+AT_ONCE: Final = 1 << 20
+"""Elements that whole-array work on such columns takes at once, so that what it needs in between
+does not grow with the capture."""
+
+_SMALL_BYTES: Final = 1 << 20  # what is smaller is not worth a file
 
 
 class Room:
     """Room for the columns of a capture.
 
     Args:
-        shared: workers write into columns: they must lie in memory that processes share.
+        shared: other processes write into columns: they must lie in memory that is shared.
+        limit: most bytes of columns in files; what is beyond that stays in memory.
+
+    Attributes:
+        spills: columns go into files.
     """
 
-    def __init__(self, *, shared: bool = False) -> None:
-        self._shared = shared
+    def __init__(self, *, shared: bool = False, limit: int = 1 << 62) -> None:
+        self.shared = shared
+        self.spills = False
+        self._left = limit
 
-    def zeros(self, count: int, kind: type[np.generic]) -> NDArray[Any]:
+    def expect(self, packets: int) -> bool:
+        """Say how many packets there are at least; returns whether columns go into files."""
+        self.spills |= packets > SPILL_PACKETS
+        return self.spills
+
+    def zeros(self, count: int, kind: type[np.generic] | np.dtype[Any]) -> NDArray[Any]:
         """A column of this many zeros."""
         size = count * np.dtype(kind).itemsize
-        if not self._shared or not size:
+        spill = self.spills and size >= _SMALL_BYTES
+        if not size or not (spill or self.shared):
             return np.zeros(count, kind)
-        return np.frombuffer(mmap.mmap(-1, size), kind)
+        return np.frombuffer((self._in_file(size) if spill else None) or mmap.mmap(-1, size), kind)
+
+    def joined(self, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        """Arrays end to end, in one column."""
+        if len(parts) == 1 and not self.spills:
+            return parts[0]
+        if not self.spills:
+            return np.concatenate(parts)
+        column = self.zeros(sum(map(len, parts)), np.result_type(*parts))
+        at = 0
+        for part in parts:
+            column[at : at + len(part)] = part
+            at += len(part)
+        return column
 
     def file(self) -> int:
-        """A file without a name, open for reading and writing, empty."""
-        if hasattr(os, "memfd_create"):
+        """A new file without a name, empty, open for reading and writing."""
+        if hasattr(os, "memfd_create") and not self.spills:
             return os.memfd_create("capture-analyzer")
         with tempfile.TemporaryFile() as file:
             return os.dup(file.fileno())
+
+    def _in_file(self, size: int) -> mmap.mmap | None:
+        """A mapped file of this size; None if there is no room for it on the disk."""
+        if size > self._left:
+            return None
+        with tempfile.TemporaryFile() as file:
+            try:
+                if hasattr(os, "posix_fallocate"):
+                    os.posix_fallocate(file.fileno(), 0, size)
+                else:
+                    os.ftruncate(file.fileno(), size)
+            except OSError:
+                return None
+            self._left -= size
+            return mmap.mmap(file.fileno(), size)
+
+
+IN_MEMORY: Final = Room()
+"""Room for columns of whatever size in memory."""
+
+
+def stretches(count: int) -> list[slice]:
+    """The elements of a column in stretches of at most `AT_ONCE`."""
+    return [slice(start, min(start + AT_ONCE, count)) for start in range(0, count, AT_ONCE)]

@@ -120,4 +120,5 @@ def analyse_batch(
         streams, packets, tcp.connections, dissected.messages, dissected.tls_records
     )
     streams.buffers = ()
+    batch.flows.pieces = None  # they are in the streams now
     return Analysed(tcp, streams, dissected, exchanges, redactor.counts)

@@ -16,7 +16,7 @@ from capture_analyzer.model.packets import Packets
 from capture_analyzer.model.progress import Progress, silent
 from capture_analyzer.model.record_sizes import RecordSizes
 from capture_analyzer.model.repeats import Repeats
-from capture_analyzer.model.room import Room
+from capture_analyzer.model.room import IN_MEMORY, Room, stretches
 from capture_analyzer.model.rtt_samples import RttSamples
 from capture_analyzer.model.scheduler import InProcess, Scheduler
 from capture_analyzer.model.secrets import Secrets
@@ -54,7 +54,7 @@ def build(
     selection: Selection = EVERYTHING,
     redact: str = "default",
     scheduler: Scheduler | None = None,
-    room: Room | None = None,
+    room: Room = IN_MEMORY,
     progress: Progress = silent,
 ) -> Tables:
     """Build every table of a capture.
@@ -65,7 +65,7 @@ def build(
         selection: what is to be analysed of it.
         redact: redaction level; what it removes enters no table.
         scheduler: who works on the connections; None = this process.
-        room: where columns lie that the scheduler's workers write; None = they are no others.
+        room: where columns lie; shared if the scheduler has workers.
         progress: called between the steps and inside the long ones.
 
     Raises:
@@ -78,7 +78,7 @@ def build(
     refuse_two_points(capture, packets)
 
     lookups, lookup_anomalies = find_lookups(capture, packets)
-    flows = group(packets)
+    flows = group(packets, room)
     left_out: list[Anomaly] = []
     if selection:
         flows, left_out = select(selection, capture, packets, flows, lookups)
@@ -95,7 +95,7 @@ def build(
     ):
         parts.append(part)
         progress("connections", len(parts), len(batches))
-    merged = merge(parts, capture.buffers, redactor)
+    merged = merge(parts, capture.buffers, redactor, room)
     del parts
     tcp, streams, dissected, exchanges = (
         merged.tcp,
@@ -217,5 +217,11 @@ def _finish_repeats(table: Repeats, numbers: NDArray[np.int64] | None, **sources
 
 def _duration(packets: Packets) -> int:
     """From the first packet to the last, by their time stamps."""
-    times = packets.time_ns[packets.time_ns != NO_TIME]
-    return int(times.max() - times.min()) if len(times) else 0
+    first, last = [], []
+    for part in stretches(len(packets)):
+        times = packets.time_ns[part]
+        times = times[times != NO_TIME]
+        if len(times):
+            first.append(int(times.min()))
+            last.append(int(times.max()))
+    return max(last) - min(first) if first else 0

@@ -22,6 +22,7 @@ from capture_analyzer.model.anomalies import Anomaly
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.packets import HAS_TIMESTAMPS, LABELS, SYN, Packets
+from capture_analyzer.model.room import stretches
 
 LEAST_BACK_NS: Final = 1_000_000
 """Less than this backwards is the order of queues."""
@@ -73,9 +74,16 @@ def find_clock_steps(packets: Packets, connections: list[Connection]) -> list[An
 
 def _backwards(packets: Packets) -> list[tuple[int, int]]:
     """(packet_no, step) where time stamps run backwards for good."""
-    index = np.flatnonzero(packets.time_ns != NO_TIME)
-    time = packets.time_ns[index]
-    found = np.flatnonzero(time[1:] - time[:-1] < -LEAST_BACK_NS) + 1
+    time = packets.time_ns
+    index: NDArray[np.intp] | range = range(len(time))
+    if any(bool((time[part] == NO_TIME).any()) for part in stretches(len(time))):
+        index = np.flatnonzero(time != NO_TIME)
+        time = time[index]
+    backs = [
+        part.start + np.flatnonzero(np.diff(time[part.start : part.stop + 1]) < -LEAST_BACK_NS)
+        for part in stretches(len(time))
+    ]
+    found = np.concatenate(backs) + 1 if backs else np.empty(0, np.int64)
     steps = []
     for at in found[:MAX_STEPS].tolist():
         behind = time[at : at + _AROUND]

@@ -11,6 +11,7 @@ This is also how Wireshark 4.0 numbers ``tcp.stream``, so that our numbers and i
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -18,9 +19,13 @@ from numpy.typing import NDArray
 
 from capture_analyzer.model.packets import ACK, SYN, TCP, Packets
 from capture_analyzer.model.quick_dataclass import quick_dataclass
+from capture_analyzer.model.room import IN_MEMORY, Room, stretches
 
 _HASH: Final = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio (Fibonacci hashing)
 _32: Final = np.uint64(32)
+
+SHARE_PACKETS: Final = 4_000_000
+"""Packets that are grouped at once."""
 
 
 @quick_dataclass
@@ -85,33 +90,106 @@ class Flows:
         return self.order[self.bounds[connection_no] : self.bounds[connection_no + 1]]
 
 
-def group(packets: Packets) -> Flows:
+def group(packets: Packets, room: Room = IN_MEMORY) -> Flows:
     """Group TCP packets by connection; writes ``packets.connection_no``.
 
     Connections are numbered in order of their first packet. Packets without a readable
     TCP header belong to none (-1).
+
+    Args:
+        packets: the packets.
+        room: where the grouping lies.
     """
     packets.connection_no[:] = -1
-    tcp = np.flatnonzero((packets.protocol == TCP) & (packets.tcp_header_bytes > 0))
-    if not len(tcp):
+    shares = [_grouped(packets, share, room) for share in _shares(packets)]
+    if not shares:
         empty = np.empty(0, np.int32)
         return Flows(order=empty, bounds=np.zeros(1, np.int64), from_low=empty.astype(np.bool_))
+
+    # Number the groups by their first packet and lay them out in that order.
+    lengths = np.concatenate([share.lengths() for share in shares])
+    firsts = np.concatenate([share.indices[share.starts] for share in shares])
+    by_first = np.argsort(firsts, kind="stable")
+    bounds = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths[by_first], out=bounds[1:])
+    number = np.empty(len(lengths), np.int32)
+    number[by_first] = np.arange(len(lengths), dtype=np.int32)
+    order = room.zeros(int(bounds[-1]), np.int32)
+    from_low = room.zeros(len(order), np.bool_)
+    before = 0
+    while shares:
+        share = shares.pop(0)  # each is given up when it is laid out
+        mine = number[before : before + len(share.starts)]
+        before += len(mine)
+        length = share.lengths()
+        place = np.arange(len(share.indices)) + np.repeat(bounds[mine] - share.starts, length)
+        order[place] = share.indices
+        from_low[place] = share.low
+        packets.connection_no[share.indices] = np.repeat(mine, length)
+    return Flows(order=order, bounds=bounds, from_low=from_low)
+
+
+@quick_dataclass
+class _Grouped:
+    """Some of the TCP packets, group by group.
+
+    Attributes:
+        indices: of the packets, in capture order within a group.
+        starts: where each group begins.
+        low: whether each packet was sent by the lower endpoint.
+    """
+
+    indices: NDArray[np.int32]
+    starts: NDArray[np.int64]
+    low: NDArray[np.bool_]
+
+    def lengths(self) -> NDArray[np.int64]:
+        """Packets of each group."""
+        return np.diff(self.starts, append=len(self.indices))
+
+
+def _shares(packets: Packets) -> Iterator[NDArray[np.intp]]:
+    """TCP packets in shares of whole connections, of some million packets each.
+
+    All at once, unless there are more of them than that: what grouping needs in between is
+    several times as much as what comes of it.
+    """
+    number = -(-len(packets) // SHARE_PACKETS)
+    if number <= 1:
+        tcp = np.flatnonzero((packets.protocol == TCP) & (packets.tcp_header_bytes > 0))
+        if len(tcp):
+            yield tcp
+        return
+    parts = stretches(len(packets))
+    for share in range(number):
+        chosen = [
+            part.start + np.flatnonzero(_share_of(packets, part, number) == share) for part in parts
+        ]
+        indices = np.concatenate(chosen)
+        if len(indices):
+            yield indices
+
+
+def _share_of(packets: Packets, part: slice, number: int) -> NDArray[np.int64]:
+    """The share that each packet falls to, by its endpoints; -1 = it is no TCP packet."""
+    mixed = np.zeros(part.stop - part.start, np.uint64)
+    for address, port in (("source", "source_port"), ("destination", "destination_port")):
+        end = getattr(packets, address)[part].astype(np.uint64) << np.uint64(16)
+        end |= getattr(packets, port)[part]
+        mixed += (end + np.uint64(1)) * _HASH  # a sum: the same for both directions
+    share = ((mixed >> _32) * np.uint64(number) >> _32).astype(np.int64)
+    share[(packets.protocol[part] != TCP) | (packets.tcp_header_bytes[part] == 0)] = -1
+    return share
+
+
+def _grouped(packets: Packets, tcp: NDArray[np.intp], room: Room) -> _Grouped:
+    """Group TCP packets; the groups come in no meaningful order."""
     keys, from_low = endpoint_keys(packets, tcp)
     grouped, starts = _sort(keys)
     low = from_low[grouped]
     indices = tcp[grouped]
     starts = _split_reused(packets, indices, low, starts)
-
-    # Number the groups by their first packet and lay them out in that order.
-    lengths = np.diff(starts, append=len(indices))
-    by_first = np.argsort(indices[starts], kind="stable")
-    lengths = lengths[by_first]
-    bounds = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=bounds[1:])
-    layout = np.arange(len(indices)) + np.repeat(starts[by_first] - bounds[:-1], lengths)
-    order = indices[layout].astype(np.int32)
-    packets.connection_no[order] = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
-    return Flows(order=order, bounds=bounds, from_low=low[layout])
+    return _Grouped(room.joined([indices.astype(np.int32)]), starts, room.joined([low]))
 
 
 def endpoint_keys(

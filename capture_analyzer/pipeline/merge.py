@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.anomalies import Anomaly
-from capture_analyzer.model.column import concatenate
+from capture_analyzer.model.column import describe
 from capture_analyzer.model.frames import Frames
 from capture_analyzer.model.holes import Holes
 from capture_analyzer.model.limits import Limits, Queues
+from capture_analyzer.model.room import Room
 from capture_analyzer.model.tls_records import TlsRecords
 from capture_analyzer.pipeline.batches import Analysed
 from capture_analyzer.pipeline.certificates import Presented
@@ -42,7 +43,10 @@ Table = TypeVar("Table", bound=_NumberedColumns)
 
 
 def merge(
-    parts: Sequence[Analysed], buffers: Sequence[memoryview | bytes], redactor: Redactor
+    parts: Sequence[Analysed],
+    buffers: Sequence[memoryview | bytes],
+    redactor: Redactor,
+    room: Room,
 ) -> Analysed:
     """Put the results of batches together; they are used up.
 
@@ -50,6 +54,7 @@ def merge(
         parts: of all batches, in order.
         buffers: of the capture, which the streams lie in.
         redactor: gets their counts.
+        room: where columns lie.
     """
     firsts = starts_of(np.array([len(part.tcp.connections) for part in parts], np.int64)).tolist()
 
@@ -76,7 +81,7 @@ def merge(
         tables = [get(part) for part in parts]
         for one, first in zip(tables, firsts, strict=True):
             one.connection_no = one.connection_no + one.connection_no.dtype.type(first)
-        return concatenate(table, tables)
+        return _columns(table, tables, room)
 
     def minima(get: Callable[[Analysed], Minima]) -> Minima:
         numbers = [
@@ -109,7 +114,7 @@ def merge(
             queues=columns(Queues, lambda part: part.tcp.queues),
             path=Path.joined([part.tcp.path for part in parts]),
         ),
-        streams=_streams([part.streams for part in parts], buffers),
+        streams=_streams([part.streams for part in parts], buffers, room),
         dissected=Dissected(
             messages=rows(lambda part: part.dissected.messages),
             frames=columns(Frames, lambda part: part.dissected.frames),
@@ -123,16 +128,32 @@ def merge(
     )
 
 
-def _streams(parts: Sequence[Streams], buffers: Sequence[memoryview | bytes]) -> Streams:
+def _streams(
+    parts: Sequence[Streams], buffers: Sequence[memoryview | bytes], room: Room
+) -> Streams:
     """All streams, end to end."""
+    counts = np.array([part.bounds[-1] for part in parts], np.int64)
+    bounds = [part.bounds[1:] + begin for part, begin in zip(parts, starts_of(counts), strict=True)]
     columns: dict[str, Any] = {
-        field.name: _joined([getattr(part, field.name) for part in parts])
+        field.name: _taken(parts, field.name, room)
         for field in dataclasses.fields(Streams)
         if field.init and field.name not in ("bounds", "buffers") and field.name[0] != "_"
     }
-    counts = np.array([part.bounds[-1] for part in parts], np.int64)
-    bounds = [part.bounds[1:] + begin for part, begin in zip(parts, starts_of(counts), strict=True)]
     return Streams(bounds=_joined([np.zeros(1, np.int64), *bounds]), buffers=buffers, **columns)
+
+
+def _columns(table: type[Table], parts: Sequence[Table], room: Room) -> Table:
+    """Column tables end to end."""
+    names = [column.name for column in describe(table) if column.doc]
+    return table(**{name: _taken(parts, name, room) for name in names})
+
+
+def _taken(parts: Sequence[Any], name: str, room: Room) -> NDArray[Any]:
+    """A column of all parts; they give it up, so that memory holds one column twice at most."""
+    column = room.joined([getattr(part, name) for part in parts])
+    for part in parts:
+        setattr(part, name, np.empty(0, column.dtype))
+    return column
 
 
 def _joined(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:

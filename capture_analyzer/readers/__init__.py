@@ -23,6 +23,7 @@ from capture_analyzer.errors import UnsupportedFormatError
 from capture_analyzer.model.anomalies import Anomaly
 from capture_analyzer.model.capture import Capture
 from capture_analyzer.model.progress import Progress, silent
+from capture_analyzer.model.room import IN_MEMORY, Room
 from capture_analyzer.readers.inputs import allow_open_files, find_inputs
 from capture_analyzer.readers.merge import merge
 from capture_analyzer.readers.pcap import is_pcap, read_pcap
@@ -52,6 +53,7 @@ def open_captures(
     names: Sequence[str | Path],
     *,
     max_spool: int = DEFAULT_LIMIT_BYTES,
+    room: Room = IN_MEMORY,
     progress: Progress = silent,
 ) -> Capture:
     """Open captures and merge them in time order.
@@ -59,6 +61,7 @@ def open_captures(
     Args:
         names: files, folders of files, patterns, or "-" for standard input.
         max_spool: most bytes that may be put on disk of what can't be mapped.
+        room: where columns lie; it is told how many packets there are.
         progress: told how much has been received, decompressed and read.
 
     Raises:
@@ -74,9 +77,15 @@ def open_captures(
     captures: list[Capture] = []
     skipped: list[str] = []
     last: UnsupportedFormatError | None = None
+    count = moved = 0
     for entry in inputs:
         try:
             captures.append(open_capture(entry.path, spool=spool, progress=progress))
+            count += len(captures[-1])
+            if room.expect(count):
+                for capture in captures[moved:]:
+                    capture.move(room)
+                moved = len(captures)
         except UnsupportedFormatError as error:
             if len(inputs) == 1 or (entry.named and not error.empty):
                 raise
@@ -87,7 +96,7 @@ def open_captures(
         if len(inputs) == 1 or inputs[0].named:
             raise last
         raise UnsupportedFormatError(names[0], "there is no capture among these files")
-    merged = captures[0] if len(captures) == 1 else merge(captures)
+    merged = captures[0] if len(captures) == 1 else merge(captures, room)
     if skipped:
         detail = "files that are no captures are left out: " + _some(skipped)
         merged.anomalies.append(Anomaly("file-skipped", "capture", detail))

@@ -17,31 +17,23 @@ from numpy.typing import NDArray
 
 from capture_analyzer.errors import OptionError
 from capture_analyzer.model.anomalies import Anomaly
-from capture_analyzer.model.capture import Capture
+from capture_analyzer.model.capture import INDEX, Capture
 from capture_analyzer.model.column import NO_TIME
+from capture_analyzer.model.room import IN_MEMORY, Room
 from capture_analyzer.readers.repeats import find_repeats
 
 MAX_INTERFACES: Final = 65_535
 """What the packets table can number."""
 
-_PACKET_COLUMNS: Final = (
-    "time_ns",
-    "file_no",
-    "frame_no",
-    "interface_no",
-    "data_offset",
-    "captured_bytes",
-    "original_bytes",
-)
 
-
-def merge(captures: Sequence[Capture]) -> Capture:
+def merge(captures: Sequence[Capture], room: Room = IN_MEMORY) -> Capture:
     """Merge captures of one file each.
 
     Packets that are in several of the files are kept once, which is said.
 
     Args:
         captures: at least one; their arrays may be changed.
+        room: where columns lie.
 
     Raises:
         OptionError: there are more interfaces than can be numbered.
@@ -55,7 +47,7 @@ def merge(captures: Sequence[Capture]) -> Capture:
         interfaces=[interface for capture in captures for interface in capture.interfaces],
         buffers=[buffer for capture in captures for buffer in capture.buffers],
         epoch_ns=epoch_ns,
-        **{name: _joined(captures, name) for name in _PACKET_COLUMNS},
+        **{name: _joined(captures, name, room) for name in INDEX},
         secrets=[secret for capture in captures for secret in capture.secrets],
         anomalies=[anomaly for capture in captures for anomaly in _named(capture)],
         names={k: name for capture in reversed(captures) for k, name in capture.names.items()},
@@ -64,11 +56,11 @@ def merge(captures: Sequence[Capture]) -> Capture:
         return merged
     key = np.concatenate(keys)
     order = np.argsort(key, kind="stable")
-    _take(merged, order)
+    _take(merged, order, room)
     repeats = find_repeats(merged, key[order])
     merged.anomalies.extend(repeats.anomalies)
     if repeats.dropped.any():
-        _take(merged, np.flatnonzero(~repeats.dropped))
+        _take(merged, np.flatnonzero(~repeats.dropped), room)
         _count_again(merged)
     return merged
 
@@ -113,12 +105,12 @@ def _renumber_interfaces(captures: Sequence[Capture]) -> None:
         first += len(capture.interfaces)
 
 
-def _joined(captures: Sequence[Capture], name: str) -> NDArray[Any]:
+def _joined(captures: Sequence[Capture], name: str, room: Room) -> NDArray[Any]:
     """A column of all captures; those of the captures are given up, which saves memory."""
-    column = np.concatenate([getattr(capture, name) for capture in captures])
+    column = room.joined([getattr(capture, name) for capture in captures])
     if name != "time_ns":  # what packets are ordered by may be this array
         for capture in captures:
-            setattr(capture, name, getattr(capture, name)[:0])
+            setattr(capture, name, np.empty(0, column.dtype))
     return column
 
 
@@ -143,9 +135,12 @@ def _in_order(keys: list[NDArray[np.int64]]) -> bool:
     return True
 
 
-def _take(capture: Capture, rows: NDArray[np.intp]) -> None:
-    for name in _PACKET_COLUMNS:
-        setattr(capture, name, getattr(capture, name)[rows])
+def _take(capture: Capture, rows: NDArray[np.intp], room: Room) -> None:
+    for name in INDEX:
+        column = getattr(capture, name)
+        taken = room.zeros(len(rows), column.dtype)
+        np.take(column, rows, out=taken)
+        setattr(capture, name, taken)
 
 
 def _count_again(capture: Capture) -> None:

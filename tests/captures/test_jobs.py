@@ -12,8 +12,9 @@ import pytest
 from capture_analyzer.api import analyze
 from capture_analyzer.errors import CaptureAnalyzerError
 from capture_analyzer.exporters import json, packets_csv
+from capture_analyzer.model import room
 from capture_analyzer.model.analysis import TABLES
-from capture_analyzer.pipeline import batches, workers
+from capture_analyzer.pipeline import batches, flows, workers
 from capture_analyzer.pipeline.workers import can_fork
 from capture_analyzer.report import html
 
@@ -46,6 +47,13 @@ def check(path: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
         patch.setattr(workers, "FEWEST_PACKETS", 0)
         assert results(1, path, **options) == whole
         for jobs in (2, 3):
+            assert results(jobs, path, **options) == whole
+        # In files, and in pieces where whole-array work would take much memory.
+        patch.setattr(room, "SPILL_PACKETS", 10)
+        patch.setattr(room, "_SMALL_BYTES", 1)
+        patch.setattr(room, "AT_ONCE", 17)
+        patch.setattr(flows, "SHARE_PACKETS", 50)
+        for jobs in (1, 2):
             assert results(jobs, path, **options) == whole
 
 

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from capture_analyzer.model.room import stretches
 from capture_analyzer.protocols.ip import ipv4_text, ipv6_text
 
 Words = tuple[NDArray[np.unsignedinteger], ...]
@@ -69,7 +70,7 @@ class Addresses:
         return numbers
 
     def finish(
-        self, *columns: NDArray[np.int32], places: Sequence[NDArray[np.int64]] = ()
+        self, *columns: NDArray[np.int32], places: Sequence[range | NDArray[np.int64]] = ()
     ) -> list[str]:
         """The addresses as text, in order of first appearance.
 
@@ -82,16 +83,19 @@ class Addresses:
         count = len(short) + len(long)
         first = np.concatenate((short.places, long.places))
         for column, place in zip(columns, places, strict=False):
-            # IPv4 has 0, 1, 2 ... and IPv6 -2, -3 ...; -1 stays.
-            number = np.where(column < -1, len(short) - 2 - column.astype(np.int64), column)
-            _lower(first, number, place)
+            for part in stretches(len(column)):
+                # IPv4 has 0, 1, 2 ... and IPv6 -2, -3 ...; -1 stays.
+                codes = column[part]
+                number = np.where(codes < -1, len(short) - 2 - codes.astype(np.int64), codes)
+                _lower(first, number, np.asarray(place[part], np.int64))
         order = np.argsort(first, kind="stable")
         rank = np.empty(count, np.int32)
         rank[order] = np.arange(count, dtype=np.int32)
         # Indexed by provisional numbers: those of IPv6 and -1 count from the end.
         final = np.concatenate((rank[: len(short)], rank[len(short) :][::-1], [np.int32(-1)]))
         for column in columns:
-            column[:] = final[column]
+            for part in stretches(len(column)):
+                column[part] = final[column[part]]
         texts = [ipv4_text(key) for key in short.keys[0].tolist()]
         texts += [ipv6_text(*key) for key in zip(*(k.tolist() for k in long.keys), strict=True)]
         return [texts[index] for index in order.tolist()]

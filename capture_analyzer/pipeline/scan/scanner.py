@@ -12,7 +12,7 @@ from capture_analyzer.model.capture import Capture
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.packets import TCP, UDP, Packets
 from capture_analyzer.model.progress import Progress, silent
-from capture_analyzer.model.room import Room
+from capture_analyzer.model.room import IN_MEMORY, Room
 from capture_analyzer.pipeline.scan.addresses import Addresses
 from capture_analyzer.pipeline.scan.area import Area, place
 from capture_analyzer.pipeline.scan.fragments import Fragments
@@ -53,7 +53,7 @@ _IP_STATUS: Final[dict[int, tuple[str, Origin, str]]] = {
 
 
 def scan(
-    capture: Capture, *, room: Room | None = None, progress: Progress = silent
+    capture: Capture, *, room: Room = IN_MEMORY, progress: Progress = silent
 ) -> tuple[Packets, list[Anomaly]]:
     """Decode the headers of every packet.
 
@@ -302,8 +302,9 @@ class _Scanner:
         in_order = len(self.capture.buffers) == 1 and not self.fragments
         self._assemble()
         inside, source, destination = self.tunnels.ends()
-        rows = 2 * np.arange(0 if in_order else len(packets))
-        places = () if in_order else (rows, rows + 1, 2 * inside, 2 * inside + 1)
+        last = 2 * len(packets)
+        rows = range(0, last, 2), range(1, last, 2)
+        places = () if in_order else (*rows, 2 * inside, 2 * inside + 1)
         packets.addresses = self.addresses.finish(
             packets.source, packets.destination, source, destination, places=places
         )

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.packets import HAS_SACK, TCP, UDP, Packets
+from capture_analyzer.model.room import stretches
 from capture_analyzer.pipeline.scan.area import Area, place
 from capture_analyzer.pipeline.scan.tally import Tally
 from capture_analyzer.protocols.tcp import header as tcp_header
@@ -121,5 +122,9 @@ class Transport:
         order = np.argsort(owners, kind="stable")
         packets.sack_left = np.concatenate([part[1] for part in self._sacks])[order]
         packets.sack_right = np.concatenate([part[2] for part in self._sacks])[order]
-        firsts = np.cumsum(packets.sack_count, dtype=np.int32) - packets.sack_count
-        packets.sack_first = np.where(packets.sack_count > 0, firsts, 0).astype(np.int32)
+        before = 0
+        for part in stretches(len(packets)):
+            counts = packets.sack_count[part]
+            ends = np.cumsum(counts, dtype=np.int32) + np.int32(before)
+            packets.sack_first[part] = np.where(counts > 0, ends - counts, 0)
+            before = int(ends[-1])
