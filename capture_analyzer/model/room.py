@@ -11,11 +11,16 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
+import weakref
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from capture_analyzer.model.parcel import put, take
+
+T = TypeVar("T")
 
 SPILL_PACKETS: Final = 4_000_000
 """Packets up to which columns stay in memory: they take about a gigabyte then."""
@@ -42,6 +47,7 @@ class Room:
         self.shared = shared
         self.spills = False
         self._left = limit
+        self._stow = -1
 
     def expect(self, packets: int) -> bool:
         """Say how many packets there are at least; returns whether columns go into files."""
@@ -68,6 +74,22 @@ class Room:
             column[at : at + len(part)] = part
             at += len(part)
         return column
+
+    def stowed(self, result: T) -> T:
+        """The same result, its arrays put into a file if columns go there."""
+        if not self.spills or self._left <= 0:
+            return result
+        if self._stow < 0:
+            self._stow = self.file()
+            weakref.finalize(self, os.close, self._stow)
+        try:
+            place = put(result, self._stow)
+        except OSError:  # no room on the disk
+            self._left = 0
+            return result
+        self._left -= place[1]
+        stowed: T = take(self._stow, *place)
+        return stowed
 
     def file(self) -> int:
         """A new file without a name, empty, open for reading and writing."""

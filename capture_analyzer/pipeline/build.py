@@ -93,7 +93,7 @@ def build(
     for part in scheduler.map(
         lambda batch: analyse_batch(batch, capture, packets, redactor, sessions), batches
     ):
-        parts.append(part)
+        parts.append(room.stowed(part))
         progress("connections", len(parts), len(batches))
     merged = merge(parts, capture.buffers, redactor, room)
     del parts

@@ -14,7 +14,6 @@ workers first.
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import pickle
 import select
@@ -27,9 +26,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 from typing import Any, Final, NoReturn, TypeVar
 
-import numpy as np
-
 from capture_analyzer.errors import CaptureAnalyzerError, WorkerError
+from capture_analyzer.model.parcel import put, take
 from capture_analyzer.model.room import Room
 
 Unit = TypeVar("Unit")
@@ -47,7 +45,6 @@ _FRAME: Final = struct.Struct("=cIQQ")  # what, unit, place in the file, bytes
 _RESULT: Final = b"R"
 _ERROR: Final = b"E"
 _DONE: Final = b"D"
-_ALIGNMENT: Final = 64  # of arrays in the file
 
 
 def can_fork() -> bool:
@@ -140,12 +137,12 @@ class _Run:
                 for index in self._taken():
                     if os.getppid() != parent:
                         os._exit(code)
-                    place = _dump(self.work(self.units[index]), file)
+                    place = put(self.work(self.units[index]), file)
                     os.write(pipe, _FRAME.pack(_RESULT, index, *place))
                 os.write(pipe, _FRAME.pack(_DONE, 0, 0, 0))
                 code = 0
             except BaseException as error:
-                os.write(pipe, _FRAME.pack(_ERROR, 0, *_dump(_portable(error), file)))
+                os.write(pipe, _FRAME.pack(_ERROR, 0, *put(_portable(error), file)))
         finally:
             # Nothing of the parent's is to happen twice: no buffer written, no file removed.
             os._exit(code)
@@ -195,9 +192,9 @@ class _Worker:
             if what == _DONE:
                 self.finished = True
             elif what == _ERROR:
-                raise _load(self._file, begin, size)
+                raise take(self._file, begin, size)
             else:
-                yield index, _load(self._file, begin, size)
+                yield index, take(self._file, begin, size)
 
     def _fate(self) -> str:
         """How it ended, in words."""
@@ -237,39 +234,3 @@ def _portable(error: BaseException) -> CaptureAnalyzerError:
     where = "".join(f" in {PurePath(at.filename).name}, line {at.lineno}" for at in last)
     trace = "".join(traceback.format_exception(error))
     return WorkerError(f"a worker process failed: {type(error).__name__}{where}", trace)
-
-
-def _dump(result: object, file: int) -> tuple[int, int]:
-    """Append a result to a file: sizes, what was pickled, then its arrays. Where, how long."""
-    buffers: list[pickle.PickleBuffer] = []
-    pickled = pickle.dumps(result, protocol=5, buffer_callback=buffers.append)
-    parts: list[bytes | memoryview] = [pickled, *(buffer.raw() for buffer in buffers)]
-    sizes = np.array([len(parts), *map(len, parts)], np.int64)
-    begin = -(-os.lseek(file, 0, os.SEEK_END) // mmap.ALLOCATIONGRANULARITY)
-    begin *= mmap.ALLOCATIONGRANULARITY
-    at = begin
-    for part in (sizes.tobytes(), *parts):
-        os.lseek(file, at, os.SEEK_SET)
-        _write(file, part)
-        at += -(-len(part) // _ALIGNMENT) * _ALIGNMENT
-    os.ftruncate(file, at)
-    return begin, at - begin
-
-
-def _write(file: int, data: bytes | memoryview) -> None:
-    view = memoryview(data)
-    while len(view):
-        view = view[os.write(file, view) :]
-
-
-def _load(file: int, begin: int, size: int) -> Any:
-    """A result that `_dump` left; its arrays stay where they are."""
-    view = memoryview(mmap.mmap(file, size, offset=begin))
-    (count,) = np.frombuffer(view[:8], np.int64).tolist()
-    sizes = np.frombuffer(view[8 : 8 * (count + 1)], np.int64).tolist()
-    at = -(-8 * (count + 1) // _ALIGNMENT) * _ALIGNMENT
-    parts = []
-    for length in sizes:
-        parts.append(view[at : at + length])
-        at += -(-length // _ALIGNMENT) * _ALIGNMENT
-    return pickle.loads(parts[0], buffers=parts[1:])  # noqa: S301 - our own bytes
