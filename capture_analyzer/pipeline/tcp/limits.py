@@ -287,8 +287,9 @@ def _used_up(segments: Segments, path: Path, fresh: NDArray[np.intp], closed: Li
     # A wait for an acknowledgement takes a round trip, less the time that the flight itself
     # took; one that lasts for several was something else.
     use &= (gap >= whole // 4) & (gap <= 2 * whole + _IDLE_NS)
-    before, behind, gap, mine = before[use], behind[use], gap[use], mine[use]
-    near, whole = near[use], whole[use]
+    kept = np.flatnonzero(use)
+    before, behind, gap, mine = before[kept], behind[kept], gap[kept], mine[kept]
+    near, whole = near[kept], whole[kept]
     if not len(before):
         return Limits()
 

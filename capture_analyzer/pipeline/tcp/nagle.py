@@ -131,7 +131,8 @@ class _Held:
 
     def of(self, chosen: Bools) -> _Held:
         """Some of them."""
-        columns = (getattr(self, field.name)[chosen] for field in dataclasses.fields(self))
+        some = np.flatnonzero(chosen)
+        columns = (getattr(self, field.name)[some] for field in dataclasses.fields(self))
         return _Held(*columns)
 
 

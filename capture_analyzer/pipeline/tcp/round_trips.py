@@ -86,13 +86,14 @@ def answered(segments: Segments) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     key = acked[advance] + (1 - 2 * (stream[advance] & 1)) * SPAN
     # The last packet of the other side mostly is the one; what it did not reach was not seen.
     last = segments.peer[advance]
-    seen = (last >= 0) & (top[last] >= key)
+    seen = np.flatnonzero((last >= 0) & (top[last] >= key))
     advance, key, at = advance[seen], key[seen], last[seen]
     earlier = np.flatnonzero(top[at - 1] >= key)
     earlier = earlier[at[earlier] > 0]
     at[earlier] = np.searchsorted(top, key[earlier])
     usable = (top[at] == key) & segments.carries[at] & (segments.length[at] > 0)
-    return at[usable], advance[usable]
+    kept = np.flatnonzero(usable)
+    return at[kept], advance[kept]
 
 
 def sample(segments: Segments, coverage: Coverage) -> tuple[NDArray[np.intp], Ints]:
@@ -105,9 +106,10 @@ def sample(segments: Segments, coverage: Coverage) -> tuple[NDArray[np.intp], In
     at, advance = answered(segments)
     resent = sent_again(segments, coverage)
     if resent is not None:
-        at, advance = at[~resent[at]], advance[~resent[at]]
+        once = np.flatnonzero(~resent[at])
+        at, advance = at[once], advance[once]
     rtt = segments.time[advance] - segments.time[at]
-    usable = (rtt >= 0) & (rtt < LONGEST)
+    usable = np.flatnonzero((rtt >= 0) & (rtt < LONGEST))
     advance, rtt = advance[usable], rtt[usable]
     if not len(advance):
         return advance, rtt

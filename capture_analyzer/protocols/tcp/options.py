@@ -74,36 +74,45 @@ def decode(areas: Bytes, lengths: NDArray[np.int64], captured: NDArray[np.int64]
         sack_left=np.empty(0, np.uint32),
         sack_right=np.empty(0, np.uint32),
     )
-    usual = (column(areas, 0, ">u4") == _USUAL) & (lengths == 12) & (captured >= 12)
-    if usual.all():
+    stamped = (column(areas, 0, ">u4") == _USUAL) & (lengths >= 12) & (captured >= 12)
+    if stamped.all():
         found.options[:] = HAS_TIMESTAMPS
         found.tsval[:] = column(areas, 4, ">u4")
         found.tsecr[:] = column(areas, 8, ">u4")
-        return found
-    if usual.any():
-        found.options[usual] = HAS_TIMESTAMPS
-        found.tsval[usual] = column(areas, 4, ">u4")[usual]
-        found.tsecr[usual] = column(areas, 8, ">u4")[usual]
-    rest = np.flatnonzero((lengths > 0) & ~usual)
+    elif stamped.any():
+        found.options[stamped] = HAS_TIMESTAMPS
+        np.copyto(found.tsval, column(areas, 4, ">u4"), where=stamped)
+        np.copyto(found.tsecr, column(areas, 8, ">u4"), where=stamped)
+    begin = np.where(stamped, np.int64(12), np.int64(0))
+    rest = np.flatnonzero(lengths > begin)
     if len(rest):
-        _walk(areas[rest], lengths[rest], captured[rest], rest, found)
+        _walk(areas[rest], begin[rest], lengths[rest], captured[rest], rest, found)
     return found
 
 
 def _walk(
     areas: Bytes,
+    at: NDArray[np.int64],
     lengths: NDArray[np.int64],
     captured: NDArray[np.int64],
     packets: NDArray[np.intp],
     found: Options,
 ) -> None:
-    """Walk the lists of these packets in step: each round reads one option of every list."""
+    """Walk the lists of these packets in step: each round reads one option of every list.
+
+    Args:
+        areas: their options.
+        at: where in them the walk begins; changed.
+        lengths: as in `decode`.
+        captured: likewise.
+        packets: what they are in `found`.
+        found: where the options go.
+    """
     # Two bytes more than an area, so that reading a length past its end stays in the row;
     # the limits decide, not what is read there.
     padded = np.zeros((len(areas), OPTION_BYTES + 2), np.uint8)
     padded[:, :OPTION_BYTES] = areas
     end = np.minimum(lengths, captured)
-    at = np.zeros(len(areas), np.int64)
     sack_at = np.full(len(areas), -1, np.int64)
     live = np.arange(len(areas))
     found.options[packets[captured < lengths]] |= OPTIONS_BROKEN
@@ -111,7 +120,8 @@ def _walk(
         live = live[at[live] < end[live]]
         kind = padded[live, at[live]]
         step = kind == NO_OPERATION
-        at[live[step]] += 1
+        idle = live[step]
+        at[idle] += 1 + (padded[idle, at[idle] + 1] == NO_OPERATION)  # mostly two of them
         other = ~step & (kind != END)
         one, kind = live[other], kind[other]
         length = padded[one, at[one] + 1].astype(np.int64)
@@ -123,7 +133,7 @@ def _walk(
         sack_at[one[sacks]] = at[one[sacks]] + 2
         found.sack_count[packets[one[sacks]]] = (length[sacks] - 2) // 8
         at[one] += length
-        live = np.sort(np.concatenate((live[step], one)))
+        live = np.concatenate((idle, one))
     _read_sacks(padded, sack_at, packets, found)
 
 
