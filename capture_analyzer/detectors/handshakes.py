@@ -107,13 +107,16 @@ def _add_records(tables: Tables, shake: Handshake) -> None:
     if not len(server):
         return
     end_ns = shake.connection.tls.end_ns if shake.connection.tls is not None else None
-    mine = seen[shaking & client & (seen <= (seen.max() if end_ns is None else end_ns))]
+    mine = np.flatnonzero(shaking & client & (seen <= (seen.max() if end_ns is None else end_ns)))
     if len(mine):
-        shake.client_done_ns = int(mine.max())
+        done = int(mine[seen[mine].argmax()])
+        shake.client_done_ns = int(seen[done])
+        shake.packets["client_done"] = int(records.last_packet_no[part][done])
         behind = np.flatnonzero(~client & (seen > shake.client_done_ns))
         if len(behind):
             shake.answer_ns = int(seen[behind[0]])
             shake.answer_is_data = int(records.role[part][behind[0]]) == ROLE_CODE["application"]
+            shake.packets["answer"] = int(records.first_packet_no[part][behind[0]])
     shake.flight_first_ns = int(seen[server[0]])
     if shake.flight_ns is not None:
         server = server[complete[server] <= shake.flight_ns]

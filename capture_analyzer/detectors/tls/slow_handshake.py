@@ -3,9 +3,10 @@
 What it detects:
     Steps of handshakes that took more than the round trip plus 50 ms: the server's, from the
     ClientHello to the ServerHello or from there to the end of its flight (Certificate to
-    Finished), or the client's, from there to its answer. The saving is the
-    ledger's time on cause tls_handshake in that step, less the round trip: an estimate, for a
-    prompt peer needs some time too. What a client waited for an OCSP responder is not in it,
+    Finished; up to TLS 1.2 also from the client's answer to its own Finished), or the client's,
+    from the server's flight to its answer. The cost is the ledger's time on cause
+    tls_handshake in that step beyond the round trip; where the ledger has no entry for that part
+    alone, it is given as a saving. What a client waited for an OCSP responder is not in it,
     and steps in which a segment was repeated are left out.
 
     The slow steps of one side at one server are one finding.
@@ -80,6 +81,18 @@ class _Slow:
     packets: list[int]
 
     @property
+    def rows(self) -> list[int]:
+        """The ledger's entries that are all this step's time beyond the round trip."""
+        if self.carried is None:
+            return []
+        begin = self.to_ns - self.beyond_ns
+        return [
+            row
+            for row, (first, last) in zip(self.carried.rows, self.carried.spans, strict=True)
+            if first >= begin and last <= self.to_ns
+        ]
+
+    @property
     def cost_ns(self) -> int:
         if self.carried is None:
             return 0
@@ -117,13 +130,17 @@ def detect(tables: Tables, options: Options) -> Iterable[Finding]:
 def _steps(shake: Handshake, setup: Carried | None) -> Iterable[_Slow]:
     rtt = shake.connection.rtt_ns or 0
     near = shake.connection.client_side_rtt_ns or 0
-    rows = (
+    rows: tuple[tuple[str, str, str, str, int], ...] = (
         ("server", "from ClientHello to ServerHello", "hello_ns", "server_hello_ns", rtt),
         ("server", "from ServerHello to its Finished", "server_hello_ns", "flight_ns", rtt),
         ("client", "from the server's flight to its own", "flight_ns", "client_ns", near),
     )
+    tls = shake.connection.tls
+    if tls is not None and tls.version != "TLS 1.3" and not shake.answer_is_data:
+        step = "from the client's flight to its Finished"
+        rows = (*rows, ("server", step, "client_done_ns", "answer_ns", rtt))
     names = {"hello_ns": "hello", "server_hello_ns": "server_hello", "flight_ns": "flight"}
-    names["client_ns"] = "client"
+    names |= {"client_ns": "client", "client_done_ns": "client_done", "answer_ns": "answer"}
     for side, step, first, last, allowed in rows:
         begin, end = getattr(shake, first), getattr(shake, last)
         if begin is None or end is None:
@@ -170,6 +187,11 @@ def _finding(tables: Tables, group: list[_Slow]) -> Finding:
     }
     evidence = [number for slow in by_length for number in slow.packets]
     inferred = any(not _certain(slow) for slow in group)
+    rows = sorted({row for slow in waited for row in slow.rows})
+    saving = sum(slow.cost_ns for slow in waited)
+    ledger = tables.ledger
+    booked = int((ledger.to_ns[rows] - ledger.from_ns[rows]).sum()) if rows else 0
+    costs = bool(waited) and booked == saving
     return Finding(
         detector="tls/slow-handshake",
         severity=worst(
@@ -184,7 +206,9 @@ def _finding(tables: Tables, group: list[_Slow]) -> Finding:
         action=f"Find why {who[:1].lower() + who[1:] if who != server else who} is slow "
         "to shake hands",
         **columns,
-        estimated_saving_ns=sum(slow.cost_ns for slow in waited) if waited else None,
+        cost_ns=booked if costs else None,
+        ledger_rows=rows if costs else [],
+        estimated_saving_ns=saving if waited and not costs else None,
         measures={
             "side": worst_one.side,
             "step": worst_one.step,

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import ModuleType
 
+import pytest
+
+from capture_analyzer.api import analyze
 from capture_analyzer.detectors.runner import run
+from capture_analyzer.model.causes import CAUSE_CODE
 from capture_analyzer.model.findings import Finding
 from capture_analyzer.model.packets import LABELS
 from capture_analyzer.model.tls_records import ROLE_CODE, HandshakeMessage
@@ -90,3 +95,19 @@ def test_time_that_has_another_cause_is_none(hand_made: ModuleType) -> None:
 def test_a_repeated_segment_is_no_slow_side(hand_made: ModuleType) -> None:
     assert not judge(hand_made, 30, 311, 312, 313, again_ms=200)
     assert judge(hand_made, 30, 311, 312, 313, again_ms=400)
+
+
+def test_the_cost_is_the_ledgers_time_beyond_the_round_trip(captures: Path) -> None:
+    analysis = analyze(captures / "ocsp-staple-slow.pcap")
+    (row,) = [row for row in analysis.findings if row.detector == "tls/slow-handshake"]
+    ledger = analysis.tables.ledger
+    assert row.estimated_saving_ns is None
+    (entry,) = row.ledger_rows
+    assert row.cost_ns == ledger.to_ns[entry] - ledger.from_ns[entry]
+    assert row.cost_ns == pytest.approx(226 * MS, abs=MS)
+    exchange = analysis.tables.exchanges[0]
+    part = ledger.rows_of(exchange.exchange_no)
+    mine = ledger.cause[part] == CAUSE_CODE["tls_handshake"]
+    assert mine.sum() == 3, "in front of it, it, and behind it"
+    total = (ledger.to_ns[part] - ledger.from_ns[part])[mine].sum()
+    assert total == exchange.phases.tls_ns
