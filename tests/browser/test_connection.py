@@ -357,6 +357,19 @@ def test_without_charts_the_tables_stand_in(
     page.wait_for_selector("#row-0.chosen")
 
 
+def test_the_graph_follows_the_connection_chosen(
+    open_report: Open, analysed: Callable[..., Analysis]
+) -> None:
+    page = open_report(analysed("llm-incident"), "#connection-0")
+    drawn(page)
+    page.locator('#connections button[aria-label="Connection 2"]').click()
+    page.locator("#connection-title").get_by_text("Connection 2").wait_for()
+    drawn(page)
+    page.locator("#connection").get_by_role("button", name="Close").click()
+    page.locator('#connections button[aria-label="Connection 1"]').click()
+    assert page.locator("#connection").is_hidden()
+
+
 def test_plotly_waits_until_a_graph_is_opened(
     open_report: Open, analysed: Callable[..., Analysis]
 ) -> None:

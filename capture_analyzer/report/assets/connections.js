@@ -7,9 +7,13 @@ import { count, duration, instant, share, size, whole } from "./numbers.js";
 
 const AT_FIRST = 100; // rows; more on request
 
-/** Build the section. `actions`: onExchange(no) opens an exchange, onTrace(no) shows packets over time. */
+/**
+ * Build the section. `actions`: onExchange(no) opens an exchange, onTrace(no) shows packets over
+ * time, onChoose(no) when one is chosen.
+ */
 export function connectionsSection(store, actions) {
   const side = el("div", { class: "connection-facts", "aria-live": "polite" });
+  const below = el("div", { class: "parts" });
   const body = el("tbody");
   let chosen = null;
   const choose = (no) => {
@@ -18,9 +22,12 @@ export function connectionsSection(store, actions) {
     chosen?.classList.add("chosen");
     const connection = store.connections[no];
     const numbers = store.exchangesOf.get(no) ?? [];
-    fill(side, el("h3", {}, `Connection ${no}`), traceLink(store, no, () => actions.onTrace(no)), facts(connectionFacts(store, connection)), handshakeFigure(store, connection), recordsFigure(store, connection),
+    fill(side, el("h3", {}, `Connection ${no}`), traceLink(store, no, () => actions.onTrace(no)), facts(connectionFacts(store, connection)),
       numbers.length ? el("p", { class: "links" }, numbers.slice(0, 20).map((exchange) => el("a", { href: `#exchange-${exchange}`, on: { click: () => actions.onExchange(exchange) } }, `Exchange ${exchange}`)),
         numbers.length > 20 ? el("span", { class: "third" }, `and ${whole(numbers.length - 20)} more`) : null) : null);
+    fill(below, handshakeFigure(store, connection), recordsFigure(store, connection));
+    below.hidden = !below.childElementCount;
+    actions.onChoose?.(no);
   };
   const add = (from, to) => {
     for (const connection of store.connections.slice(from, to)) body.append(row(store, connection, () => choose(connection.no)));
@@ -32,7 +39,7 @@ export function connectionsSection(store, actions) {
   const table = el("table", { class: "table" }, el("thead", {}, el("tr", {}, names.map(([text, kind]) => el("th", { scope: "col", class: kind }, text)))), body);
   const section = el("section", { id: "connections", "aria-labelledby": "connections-title" },
     el("h2", { id: "connections-title" }, "Connections", el("span", { class: "aside" }, whole(all))),
-    all ? el("div", { class: "connections-layout" }, el("div", { class: "list", tabindex: "0", role: "region", "aria-label": "Connections" }, table, more), side)
+    all ? el("div", { class: "connections-layout" }, el("div", { class: "list", tabindex: "0", role: "region", "aria-label": "Connections" }, table, more), side, below)
       : el("p", { class: "second more" }, "The capture holds no TCP connection."));
   if (all) choose(0);
   return { section, choose };

@@ -10,9 +10,9 @@ import { connectionFacts, traceLink } from "./connections.js";
 import { handshakeFigure } from "./handshake.js";
 import { recordsFigure } from "./records.js";
 import { StreamView, requestFacts, streamFacts } from "./stream.js";
+import { packetWords } from "./traces.js";
 
 const MOST_PACKETS = 200; // rows at first; more on request
-const FLAGS_SAY_IT = new Set(["ack", "syn", "fin", "rst", "other"]); // labels that add nothing to a packet's flags
 const MOST_ENTRIES = 400; // ledger entries listed one by one
 
 /** The place of the exchange under the waterfall. `actions`: onMove(step), onClose(), onFinding(no), onTrace(connection, from, to), onPacket(no, connection). */
@@ -284,14 +284,13 @@ function packetsOf(store, no) {
 function packetRow(store, packet, zero, actions) {
   const direction = packet.fromClient === 1 ? "→" : packet.fromClient === 0 ? "←" : "";
   const said = { "→": "from the client", "←": "from the server" }[direction];
-  const label = packet.label === "original" ? "data" : FLAGS_SAY_IT.has(packet.label) ? packet.flags : packet.label;
-  const extra = [packet.mechanism, packet.spurious === "true" ? "needless" : null].filter(Boolean).join(", ");
+  const words = packet.label ? packetWords({ ...packet, needless: packet.spurious === "true" }) : "–";
   const inGraph = packet.connection >= 0 && store.traces.has(packet.connection);
   const number = inGraph ? button(packet.no, { class: "plain", "aria-label": `Packet ${packet.no}: show it over time` }, () => actions.onPacket(packet.no, packet.connection)) : packet.no;
   return el("tr", {}, el("td", { class: "mono" }, number),
     el("td", { class: "number mono" }, packet.time === null ? "–" : exactMs(packet.time - zero, store.unit)),
     el("td", { "aria-label": said, title: said }, direction), el("td", { class: "number" }, packet.bytes ? size(packet.bytes) : ""),
-    el("td", {}, label ?? "–", extra ? el("span", { class: "third" }, ` ${extra}`) : null));
+    el("td", {}, words));
 }
 
 /** A Wireshark filter for all packets of an exchange. */

@@ -51,7 +51,11 @@ function start() {
     onExchange: openExchange,
     onConnection: (no) => connections.choose(no),
   });
-  const connections = connectionsSection(store, { onExchange: openExchange, onTrace: (no) => showTrace(no) });
+  const connections = connectionsSection(store, {
+    onExchange: openExchange,
+    onTrace: (no) => showTrace(no),
+    onChoose: (no) => { if (!trace.section.hidden && trace.no !== no) trace.show(no); },
+  });
   const showTrace = (no, aim) => {
     if (!trace.show(no, aim)) return;
     history.replaceState(null, "", aim?.packet ? `#packet-${aim.packet}` : `#connection-${no}`);
