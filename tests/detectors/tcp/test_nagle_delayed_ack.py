@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pytest
+
+from capture_analyzer.api import analyze
 from capture_analyzer.detectors.runner import run
 from capture_analyzer.model.findings import Finding
 
@@ -79,3 +83,16 @@ def test_near_miss_other_limits(hand_made: ModuleType) -> None:
     tables = held(hand_made, 0, 0)
     tables.limits = hand_made.limits((0, True, "congestion_window", 0, 45))
     assert not judge(tables)
+
+
+@pytest.mark.shared
+def test_it_is_seen_through_tls(lab: Path) -> None:
+    """Tokens held back one round trip each; with keys and without it is the same finding."""
+    run = lab / "sse-llm" / "h1-nagle"
+    found = []
+    for keys in ([], [run / "keys.log"]):
+        findings = analyze(run / "client.pcap", keylogs=keys).findings
+        (row,) = [row for row in findings if row.detector == "tcp/nagle-delayed-ack"]
+        found.append((row.severity, row.cost_ns, row.packet_nos, row.summary))
+    assert found[0] == found[1]
+    assert found[0][1] > 100_000_000
