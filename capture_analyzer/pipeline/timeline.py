@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from capture_analyzer.model.causes import CAUSE_CODE
 from capture_analyzer.model.column import NO_TIME
-from capture_analyzer.model.exchanges import Exchange, Phases
+from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.waits import Ledger, Waits
 from capture_analyzer.pipeline.join import Setup
 from capture_analyzer.pipeline.lists import places
@@ -227,12 +227,12 @@ def add_phases(exchanges: Sequence[Exchange], setups: Sequence[Setup]) -> None:
         strict=True,
     )
     for exchange, _, send, wait, receive, has_response in rows:
+        phases = exchange.phases
         if exchange.request_first_packet_no is None:  # only an answer was captured
-            exchange.phases = Phases(receive_ns=wait + receive + send)
+            phases.receive_ns = wait + receive + send
         else:
-            exchange.phases = Phases(
-                send_ns=send, wait_ns=wait, receive_ns=receive if has_response else None
-            )
+            phases.send_ns, phases.wait_ns = send, wait
+            phases.receive_ns = receive if has_response else None
     for setup in setups:
         exchange = exchanges[setup.exchange_no]
         phases = exchange.phases

@@ -31,7 +31,7 @@ from capture_analyzer.pipeline.causes.arrivals import (
     first_segment_times,
     pauses_of,
 )
-from capture_analyzer.pipeline.causes.columns import instants, packet_column
+from capture_analyzer.pipeline.causes.columns import columns, instants, packet_column
 from capture_analyzer.pipeline.causes.held import NOBODY, HeldUp, delivery, find_held_up
 from capture_analyzer.pipeline.causes.links import (
     Links,
@@ -40,11 +40,33 @@ from capture_analyzer.pipeline.causes.links import (
 )
 from capture_analyzer.pipeline.causes.sending import end_pauses, of_servers
 from capture_analyzer.pipeline.causes.streamed import NO_GAPS, Gaps, find_gaps
-from capture_analyzer.pipeline.exchanges.units import Speech
+from capture_analyzer.pipeline.exchanges.units import may_be_h2
 from capture_analyzer.pipeline.intervals import Indices, Times
 from capture_analyzer.pipeline.join import Setup
 from capture_analyzer.pipeline.reassemble import Streams
 from capture_analyzer.pipeline.tcp.facts import TcpFacts
+
+_COLUMNS: Final = (
+    "connection_no",
+    "end_ns",
+    "inferred",
+    "last_ns",
+    "request_end_ns",
+    "request_first_packet_no",
+    "request_last_packet_no",
+    "request_start_ns",
+    "response_first_packet_no",
+    "response_head_ns",
+    "response_last_packet_no",
+    "response_offset",
+    "response_seen_ns",
+    "response_start_ns",
+    "shared_connection",
+    "start_ns",
+    "stream",
+    "stream_id",
+)
+"""What is taken of each exchange."""
 
 STEP_NS: Final = 1_000_000
 """Between two steps of a set-up a client computes; less than this is part of the step."""
@@ -160,36 +182,38 @@ class Facts:
             frames: of HTTP/2 connections; None = there are none.
             ocsp_fetches: of all clients.
         """
-        connection_no = np.array([x.connection_no for x in exchanges], np.int32)
-        request_start = np.array([x.request_start_ns for x in exchanges], np.int64)
-        last = np.array([x.last_ns for x in exchanges], np.int64)
-        end = instants([x.end_ns for x in exchanges])
-        first_packet = packet_column([x.request_first_packet_no for x in exchanges])
-        response_first = packet_column([x.response_first_packet_no for x in exchanges])
-        response_last = packet_column([x.response_last_packet_no for x in exchanges])
-        response_seen = instants([x.response_seen_ns for x in exchanges])
-        shared = np.array([x.shared_connection for x in exchanges], np.bool_)
+        of = columns(exchanges, _COLUMNS)
+        connection_no = np.array(of["connection_no"], np.int32)
+        request_start = np.array(of["request_start_ns"], np.int64)
+        last = np.array(of["last_ns"], np.int64)
+        end = instants(of["end_ns"])
+        first_packet = packet_column(of["request_first_packet_no"])
+        response_first = packet_column(of["response_first_packet_no"])
+        response_last = packet_column(of["response_last_packet_no"])
+        response_seen = instants(of["response_seen_ns"])
+        shared = np.array(of["shared_connection"], np.bool_)
+        stream_id = np.array([-1 if no is None else no for no in of["stream_id"]], np.int64)
         arrivals = Arrivals.of(streams)
         links = Links.of(tcp)
         facts = cls(
             connection_no=connection_no,
-            start=np.array([x.start_ns for x in exchanges], np.int64),
+            start=np.array(of["start_ns"], np.int64),
             request_start=request_start,
-            request_end=np.array([x.request_end_ns for x in exchanges], np.int64),
+            request_end=np.array(of["request_end_ns"], np.int64),
             response_seen=response_seen,
-            response_start=instants([x.response_start_ns for x in exchanges]),
-            response_head=instants([x.response_head_ns for x in exchanges]),
-            response_offset=instants([x.response_offset for x in exchanges]),
+            response_start=instants(of["response_start_ns"]),
+            response_head=instants(of["response_head_ns"]),
+            response_offset=instants(of["response_offset"]),
             response_released=np.empty(0, np.int64),
             response_end=np.where(
                 response_last > 0, packets.time_ns[response_last - 1], response_seen
             ),
             end=np.where(end == NO_TIME, last, end),
             asked=first_packet > 0,
-            inferred=np.array([x.inferred for x in exchanges], np.bool_),
+            inferred=np.array(of["inferred"], np.bool_),
             shared=shared,
             request_first_packet=first_packet,
-            request_last_packet=packet_column([x.request_last_packet_no for x in exchanges]),
+            request_last_packet=packet_column(of["request_last_packet_no"]),
             response_first_packet=response_first,
             response_last_packet=response_last,
             delivered=np.empty(0, np.int64),
@@ -200,7 +224,7 @@ class Facts:
                 np.where(response_seen == NO_TIME, last, response_seen - 1),
             ),
             beyond_trust=trust_in_round_trip(tcp.connections)[connection_no],
-            may_be_h2=Speech.of(tcp.connections).may_be_h2[connection_no],
+            may_be_h2=may_be_h2(tcp.connections)[connection_no],
             first_segment=first_segment_times(
                 arrivals, response_first, len(packets), tcp.connections
             ),
@@ -224,19 +248,32 @@ class Facts:
             Frames() if frames is None else frames,
             tls_records,
             streams,
-            np.array([-1 if x.stream_id is None else x.stream_id for x in exchanges], np.int64),
+            stream_id,
             facts.exchanges_during,
         )
         facts.delivered = delivery(facts.request_end, facts.response_seen, tcp.holes, facts.held)
-        facts._look_at_sending(exchanges, streams, packets, links)
+        cadence = [None if stream is None else stream.cadence_ns for stream in of["stream"]]
+        facts._look_at_sending(stream_id >= 0, instants(cadence), streams, packets, links)
         return facts
 
     def _look_at_sending(
-        self, exchanges: Sequence[Exchange], streams: Streams, packets: Packets, links: Links
+        self,
+        parallel: NDArray[np.bool_],
+        cadence: Times,
+        streams: Streams,
+        packets: Packets,
+        links: Links,
     ) -> None:
-        """Where servers had nothing to send: behind streamed answers, and shared ones."""
+        """Where servers had nothing to send: behind streamed answers, and shared ones.
+
+        Args:
+            parallel: of each exchange: it has a stream of its own on its connection.
+            cadence: of each streamed answer, its usual pace.
+            streams: the bytes of all connections.
+            packets: all packets.
+            links: of all connections.
+        """
         # In HTTP/1.1 an answer waits for the whole of the one before, however long that takes.
-        parallel = np.array([x.stream_id is not None for x in exchanges], np.bool_)
         busy = self.shared & parallel & (self.response_offset != NO_TIME)
         self.response_released = np.full(len(self), NO_TIME)
         wanted = np.zeros(len(self.connections), np.bool_)
@@ -257,7 +294,7 @@ class Facts:
             head,
             self.response_first_packet,
             self.response_last_packet,
-            instants([None if x.stream is None else x.stream.cadence_ns for x in exchanges]),
+            cadence,
         )
 
     def __len__(self) -> int:

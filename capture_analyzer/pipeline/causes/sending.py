@@ -280,29 +280,29 @@ def _delay(sending: Sending, late: Indices, gap: Times, packets: Packets) -> Tim
         gap: the time between them and the ones before.
         packets: all packets.
     """
-    packet = sending.packet_no - 1
-    stamped = (packets.options[packet] & HAS_TIMESTAMPS) != 0
-    stamp = packets.tsval[packet].astype(np.int64)
     low, high = group_bounds(sending.stream, sending.stream[late])
     high -= 1
     span = sending.seen[high] - sending.seen[low]
-    usable = (
-        stamped[late] & stamped[late - 1] & stamped[low] & stamped[high] & (span > 10 * LATE_NS)
+    first, last, before, behind = (
+        sending.packet_no[index] - 1 for index in (low, high, late - 1, late)
     )
-    rate = _steps(stamp[low], stamp[high]) * 1e9 / np.maximum(span, 1)
+    usable = span > 10 * LATE_NS
+    for packet in (first, last, before, behind):
+        usable &= (packets.options[packet] & HAS_TIMESTAMPS) != 0
+    rate = _steps(packets.tsval[first], packets.tsval[last]) * 1e9 / np.maximum(span, 1)
     clock = np.zeros(len(late))
     for hertz in _CLOCKS_HZ:
         # What was late makes the clock look slow.
         clock[(rate > hertz * 0.6) & (rate < hertz * 1.1)] = hertz
     usable &= clock > 0
-    paused = _steps(stamp[late - 1], stamp[late]) * 1e9 / np.maximum(clock, 1)
+    paused = _steps(packets.tsval[before], packets.tsval[behind]) * 1e9 / np.maximum(clock, 1)
     delay = np.where(usable, gap - paused.astype(np.int64), 0)
     return np.where(delay > LATE_NS, np.minimum(delay, gap), 0)
 
 
-def _steps(earlier: NDArray[np.int64], later: NDArray[np.int64]) -> NDArray[np.int64]:
+def _steps(earlier: NDArray[np.uint32], later: NDArray[np.uint32]) -> NDArray[np.int64]:
     """From one timestamp to another, which wrap at 32 bits."""
-    return ((later - earlier + (1 << 31)) & 0xFFFFFFFF) - (1 << 31)
+    return ((later.astype(np.int64) - earlier + (1 << 31)) & 0xFFFFFFFF) - (1 << 31)
 
 
 def end_pauses(pauses: Pauses, sending: Sending) -> None:

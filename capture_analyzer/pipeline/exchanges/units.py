@@ -33,10 +33,9 @@ class Speech:
     @classmethod
     def of(cls, connections: Sequence[Connection]) -> Speech:
         """Read it off ALPN (RFC 7301), the TLS version and the cipher suite."""
-        h2 = [_may_be(connection, "h2") for connection in connections]
         h1 = [_may_be(connection, "http/1.1") for connection in connections]
         return cls(
-            may_be_h2=np.array(h2, np.bool_),
+            may_be_h2=may_be_h2(connections),
             may_be_h1=np.array(h1, np.bool_),
             keeps_start=np.array([c.roles_certain for c in connections], np.bool_),
             overhead=np.array([_overhead(c.tls) for c in connections], np.int32),
@@ -49,6 +48,11 @@ class Speech:
                 if c.tls is not None and c.tls.early_data_accepted is False
             ],
         )
+
+
+def may_be_h2(connections: Sequence[Connection]) -> NDArray[np.bool_]:
+    """For each connection: it may speak HTTP/2."""
+    return np.array([_may_be(connection, "h2") for connection in connections], np.bool_)
 
 
 def _may_be(connection: Connection, protocol: str) -> bool:
@@ -109,8 +113,10 @@ class Units:
 
     def take(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> Units:
         """The chosen units, in the order of `index`."""
-        if index.dtype == np.bool_ and index.all():
-            return self
+        if index.dtype == np.bool_:
+            if index.all():
+                return self
+            index = np.flatnonzero(index)
         return dataclasses.replace(
             self,
             **{
