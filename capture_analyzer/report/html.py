@@ -75,6 +75,11 @@ _EXPORT: Final = re.compile(
     r"^export (?:async )?(?:const|let|class|function\*?) (\w+)", re.MULTILINE
 )
 
+_COMMENT: Final = re.compile(
+    r"^[ \t]*(?:/\*(?:(?!\*/).)*\*/[ \t]*\n|//[^\n]*\n)", re.MULTILINE | re.DOTALL
+)
+_SPACE: Final = re.compile(r"^[ \t]+|^\n+", re.MULTILINE)
+
 _PAGE: Final = """<!doctype html>
 <html lang="en">
 <head>
@@ -126,7 +131,12 @@ def _embedded(data: dict[str, Any]) -> str:
 
 
 def _asset(name: str) -> str:
-    return (resources.files(__package__) / "assets" / name).read_text("utf-8")
+    """A file of the page without comments and indentation: an eighth of what it would take.
+
+    Comments stand on lines of their own there, and no text goes over several lines.
+    """
+    text = (resources.files(__package__) / "assets" / name).read_text("utf-8")
+    return _SPACE.sub("", _COMMENT.sub("", text))
 
 
 @cache

@@ -135,6 +135,21 @@ def test_every_asset_is_used() -> None:
     assert {path.name for path in folder.iterdir()} == {*html.SCRIPTS, *html.STYLES}
 
 
+def test_nothing_but_comments_and_indentation_is_left_out() -> None:
+    folder = Path(html.__file__).parent / "assets"
+    for name in (*html.SCRIPTS, *html.STYLES):
+        left = iter([*html._asset(name).splitlines(), None])
+        comment = False
+        for number, line in enumerate((folder / name).read_text("utf-8").splitlines(), 1):
+            text = line.lstrip(" ")
+            assert text.count("`") % 2 == 0, f"{name}:{number}: a text over several lines"
+            comment = comment or text.startswith("/*")
+            if not comment and text and not text.startswith("//"):
+                assert text == next(left), f"{name}:{number}"
+            comment = comment and not text.endswith("*/")
+        assert next(left) is None, name
+
+
 def test_assets_cannot_end_their_element() -> None:
     for name in (*html.SCRIPTS, *html.STYLES):
         assert not re.search(r"</(script|style)|<!--", html._asset(name), re.IGNORECASE), name
