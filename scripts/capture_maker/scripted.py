@@ -37,6 +37,7 @@ class Script:
         certificate_pause_ns: so long between its ServerHello and its Certificate.
         client_pause_ns: the client works so long before it goes on.
         finish_pause_ns: the server works so long before its Finished (up to TLS 1.2).
+        retry: the server asks for another ClientHello first (TLS 1.3).
         early: early data that the client sends and the server rejects (TLS 1.3).
         check: what the client does once it has the server's flight, and waits for.
     """
@@ -50,6 +51,7 @@ class Script:
     client_pause_ns: int = 0
     finish_pause_ns: int = 0
     early: bytes = b""
+    retry: bool = False
     check: Callable[[], Process] | None = None
 
 

@@ -21,6 +21,7 @@ from capture_maker.tls import RECORD_HEADER, TlsSocket
 CHANGE, ALERT, HANDSHAKE, DATA = 20, 21, 22, 23
 SUITE, CIPHER = 0x1301, "TLS_AES_128_GCM_SHA256"
 MAX_PLAINTEXT = 1 << 14
+_RETRY = hashlib.sha256(b"HelloRetryRequest").digest()
 _FINISHED_BYTES = 4 + 32 + 17
 _LABELS = ("HANDSHAKE_TRAFFIC_SECRET", "TRAFFIC_SECRET_0")
 
@@ -72,6 +73,11 @@ class ScriptedSocket13(TlsSocket):
         if script.early:
             secret = _secret(hello[2:34], "CLIENT", "EARLY_TRAFFIC_SECRET")
             self._send_records(Keys(secret, CIPHER).seal(DATA, script.early))
+        if script.retry:
+            yield from self._record()  # HelloRetryRequest
+            yield work_ns
+            self._clear(CHANGE, b"\1")
+            self._clear(HANDSHAKE, _message(1, self._client_hello(again=True)))
         yield from self._record()  # ServerHello
         while True:
             _, content = self.into.open((yield from self._record()))
@@ -89,6 +95,14 @@ class ScriptedSocket13(TlsSocket):
         record = yield from self._record()
         self._random = record[11:43]
         self._take_keys(self._random)
+        if script.retry:
+            yield work_ns
+            session = record[44 : 44 + record[43]]
+            asked = _extension(43, b"\3\4") + _extension(51, b"\0\x1d")
+            head = b"\3\3" + _RETRY + _vector(session, 1) + SUITE.to_bytes(2, "big")
+            self._clear(HANDSHAKE, _message(2, head + b"\0" + _vector(asked, 2)))
+            while (record := (yield from self._record()))[0] != HANDSHAKE:
+                pass  # ChangeCipherSpec, and early data that is skipped
         yield work_ns + script.hello_pause_ns
         self._clear(HANDSHAKE, _message(2, self._server_hello(record[44 : 44 + record[43]])))
         self._clear(CHANGE, b"\1")
@@ -116,7 +130,7 @@ class ScriptedSocket13(TlsSocket):
         body = (7200).to_bytes(4, "big") + _draw(4, *self._seed, "age") + _vector(b"\0" * 8, 1)
         self._say(HANDSHAKE, _message(4, body + _vector(ticket, 2) + b"\0\0"))
 
-    def _client_hello(self) -> bytes:
+    def _client_hello(self, *, again: bool = False) -> bytes:
         extensions = b""
         if self.name:
             extensions += _extension(0, _vector(b"\0" + _vector(self.name.encode(), 2), 2))
@@ -127,7 +141,7 @@ class ScriptedSocket13(TlsSocket):
         extensions += _extension(43, b"\2\3\4") + _extension(45, b"\1\1")
         share = b"\0\x1d" + _vector(_draw(32, *self._seed, "share"), 2)
         extensions += _extension(51, _vector(share, 2))
-        if self.script.early:
+        if self.script.early and not again:
             identity = _vector(_draw(192, *self._seed, "identity"), 2) + bytes(4)
             binder = _vector(_draw(32, *self._seed, "binder"), 1)
             offered = _vector(identity, 2) + _vector(binder, 2)

@@ -144,7 +144,7 @@ def understand(
         result.tls13 = final[0].version == _TLS13 or final[0].version >> 8 == 0x7F
         if result.tls13:
             last_hello = client_hellos[-1][1] if client_hellos else None
-            _finish_tls13(result, client, server, final, last_hello, rtt_ns)
+            _finish_tls13(result, client, server, final, last_hello, rtt_ns, client_part.skipped)
         else:
             offered = client_hellos[-1][0] if client_hellos else None
             _finish_tls12(result, client, server, client_part, server_part, final[0], offered)
@@ -219,6 +219,7 @@ def _finish_tls13(
     final: tuple[ServerHello, ClearMessage],
     last_hello: ClearMessage | None,
     rtt_ns: int | None,
+    skipped: list[int],
 ) -> None:
     hello, message = final
     summary = result.summary
@@ -240,6 +241,7 @@ def _finish_tls13(
         server_hello_seen_ns=server_hello_ns,
         server_hello_no=server.columns.first_packet_nos[message.first_record],
         rtt_ns=rtt_ns,
+        skipped=skipped,
     )
     _take_roles(result, client, server, roles)
     agreed = inferred_alpn(summary.alpn_offered, server, roles.server_handshake)

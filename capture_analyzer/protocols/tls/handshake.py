@@ -61,6 +61,8 @@ class ClearPart:
             records looked at).
         broken: the capture lacks handshake bytes, so messages may be missing.
         malformed: a record's content breaks the rules.
+        skipped: early data between the two ClientHellos of a retry, which the server does not
+            take (RFC 8446, section 4.2.10).
     """
 
     messages: list[ClearMessage] = dataclasses.field(default_factory=list)
@@ -69,6 +71,7 @@ class ClearPart:
     encrypted_from: int = 0
     broken: bool = False
     malformed: bool = False
+    skipped: list[int] = dataclasses.field(default_factory=list)
 
 
 def read_clear(
@@ -141,6 +144,8 @@ def read_clear(
                 part.alerts.append((data[0], data[1], index))
             else:
                 part.malformed |= data is not None
+        elif hello_again and [message.type for message in messages] == [CLIENT_HELLO]:
+            part.skipped.append(index)
         else:
             break
     else:

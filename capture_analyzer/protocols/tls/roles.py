@@ -142,6 +142,7 @@ def infer_roles(
     server_hello_seen_ns: int,
     server_hello_no: int,
     rtt_ns: int | None,
+    skipped: Sequence[int] = (),
 ) -> Tls13Roles:
     """Tell handshake, tickets and application data of TLS 1.3 apart.
 
@@ -155,11 +156,16 @@ def infer_roles(
         server_hello_seen_ns: first byte of the ServerHello seen.
         server_hello_no: the packet with that byte.
         rtt_ns: round trip between the capture point and the server; None if not known.
+        skipped: records of the client with early data that a retry rejects.
     """
     roles = Tls13Roles()
     finished_bytes = 4 + hash_bytes + RECORD_OVERHEAD
     encrypted = client.of_type(APPLICATION_DATA)
+    if skipped:
+        encrypted = [place for place in encrypted if place > skipped[-1]]
     _find_finished(roles, client, encrypted, finished_bytes, early_data, server_hello_no)
+    if skipped:
+        roles.client_early = list(skipped)
 
     flight = server.of_type(APPLICATION_DATA)
     finished = roles.client_finished

@@ -151,3 +151,17 @@ for _name, (_response, _what, _fire) in STAPLES.items():
 def tls13_early_rejected(stage: Stage) -> None:
     """Early data that is not taken."""
     _visits(stage, script(ask_status=False, early=get("/small", API)))
+
+
+@scenario(
+    "tls13-early-retried",
+    """TLS 1.3 with keys: the client sends its request as early data, the server wants another
+    ClientHello first and skips it; behind the handshake the client sends the request again.""",
+    form=KEYS,
+    fire={"tls/hello-retry-request": None, "tls/not-resumed": None},
+    silent=(*QUIET, "capture/not-decrypted", "tls/slow-handshake"),
+    hello_retry=True,
+)
+def tls13_early_retried(stage: Stage) -> None:
+    """Early data in front of a retry."""
+    _visits(stage, script(ask_status=False, early=get("/small", API), retry=True))

@@ -431,3 +431,17 @@ def test_what_is_lost_in_the_middle_is_said(case: Case) -> None:
     assert [path for _, path, _ in paths(analysis)] == ["/small", "/large", "/small"]
     whole = case.analyse("tls13-aes128")
     assert not [row for row in whole.tables.anomalies if row.code == "tls-records-lost"]
+
+
+@pytest.mark.parametrize("with_keys", [True, False])
+def test_early_data_in_front_of_a_retry(with_keys: bool, case: Case) -> None:
+    """The second ClientHello behind it is still read; the early request is none."""
+    analysis = case.analyse("tls13-early-retried", keys=lambda keys: keys if with_keys else [])
+    tls, records = summary(analysis), analysis.tables.tls_records
+    assert (tls.hello_retry, tls.early_data_accepted) == (True, False)
+    hellos = [m.type for m in analysis.tables.handshake_messages if m.from_client][:2]
+    assert hellos == ["client_hello", "client_hello"]
+    assert (records.role == ROLE_CODE["early_data"]).sum() == 1
+    (exchange,) = analysis.tables.exchanges
+    assert exchange.inferred != with_keys
+    assert exchange.request_start_ns > 70_000_000
