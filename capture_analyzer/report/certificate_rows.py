@@ -7,20 +7,21 @@ from typing import Any, Final
 
 from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.certificates import Certificate
+from capture_analyzer.report.choice import ALL, Choice
 from capture_analyzer.report.strings import StringTable
 
 DAY_NS: Final = 86_400 * 1_000_000_000
 _SECOND: Final = 1_000_000_000
 
 
-def rows(tables: Tables, strings: StringTable) -> list[list[Any]]:
+def rows(tables: Tables, strings: StringTable, choice: Choice = ALL) -> list[list[Any]]:
     """Chains in order: [connections, [certificates]], as `handshake.js` reads them."""
     chains: dict[int, list[Certificate]] = {}
     for certificate in tables.certificates:
         chains.setdefault(certificate.chain_no, []).append(certificate)
     return [
         [
-            chain[0].connection_nos,
+            [number for number in chain[0].connection_nos if choice.has_connection(number)],
             [_certificate(one, tables, strings) for one in chain],
         ]
         for chain in chains.values()

@@ -7,9 +7,21 @@ from typing import Any, Final
 from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.connections import Connection, TlsSummary
 from capture_analyzer.report import labels
+from capture_analyzer.report.choice import Choice
 from capture_analyzer.report.strings import StringTable
 
 MAX_LOOKUP_PACKETS: Final = 20  # questions and answers; nobody reads more repeats
+
+
+def rows(tables: Tables, choice: Choice, strings: StringTable) -> dict[str, Any]:
+    """How many connections there are, and those that are listed: their numbers and columns."""
+    numbers = choice.connections
+    listed = range(len(tables.connections)) if numbers is None else numbers.tolist()
+    return {
+        "count": len(tables.connections),
+        "listed": None if numbers is None else listed,
+        "rows": [connection(tables.connections[number], strings) for number in listed],
+    }
 
 
 def connection(row: Connection, strings: StringTable) -> list[Any]:
@@ -70,10 +82,11 @@ def _tls(tls: TlsSummary | None, strings: StringTable) -> list[Any] | None:
     ]
 
 
-def lookups(tables: Tables, unit: int, strings: StringTable) -> list[list[Any] | None]:
-    """Name lookups by lookup_no; None where no connection used the answer."""
+def lookups(tables: Tables, choice: Choice, unit: int, strings: StringTable) -> list[list[Any]]:
+    """Name lookups that listed connections used, each behind its number."""
     return [
         [
+            row.lookup_no,
             strings.number(row.name),
             strings.number(row.type),
             strings.number(row.server_ip),
@@ -83,7 +96,6 @@ def lookups(tables: Tables, unit: int, strings: StringTable) -> list[list[Any] |
             row.question_count,
             row.packet_nos[:MAX_LOOKUP_PACKETS],
         ]
-        if row.connection_nos
-        else None  # it belongs to no request
         for row in tables.lookups
+        if any(choice.has_connection(number) for number in row.connection_nos)
     ]

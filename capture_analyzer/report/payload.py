@@ -35,6 +35,7 @@ from capture_analyzer.report import (
     streams,
     traces,
 )
+from capture_analyzer.report.choice import Choice, choose
 from capture_analyzer.report.strings import StringTable, visible
 from capture_analyzer.report.verdict import Verdict, exchanges_of, verdict
 
@@ -57,6 +58,7 @@ def payload(analysis: Analysis, *, charts: bool = True) -> dict[str, Any]:
     strings = StringTable()
     unit = _unit(tables)
     told = verdict(analysis, claimed)
+    choice = choose(analysis)
     data = {
         "version": visible(analysis.version),
         "unit": unit,
@@ -80,14 +82,14 @@ def payload(analysis: Analysis, *, charts: bool = True) -> dict[str, Any]:
             for outcome in analysis.detectors
             if any(finding.detector == outcome.id for finding in analysis.findings)
         },
-        "exchanges": _exchanges(tables, unit, strings),
-        "ledger": _ledger(tables, claimed, unit),
+        "exchanges": _exchanges(tables, choice, unit, strings),
+        "ledger": _ledger(tables, choice, claimed, unit),
         "events": streams.columns(analysis, _codes(tables, claimed), unit, strings),
-        "connections": [connection_rows.connection(row, strings) for row in tables.connections],
-        "chains": certificate_rows.rows(tables, strings),
-        "records": record_rows.rows(tables, unit),
+        "connections": connection_rows.rows(tables, choice, strings),
+        "chains": certificate_rows.rows(tables, strings, choice),
+        "records": record_rows.rows(tables, choice, unit),
         "handshakes": handshake_rows.rows(tables, unit, strings),
-        "lookups": connection_rows.lookups(tables, unit, strings),
+        "lookups": connection_rows.lookups(tables, choice, unit, strings),
         "packets": packet_rows.columns(analysis, unit, strings),
         "traces": traces.columns(analysis, unit, strings, charts=charts),
         "files": len(tables.files),
@@ -185,6 +187,11 @@ def _measure(value: float | str | bool | None, strings: StringTable) -> Any:
     return [strings.number(value)] if isinstance(value, str) else value
 
 
+def listed(numbers: NDArray[np.int64] | None) -> list[int] | None:
+    """Ascending numbers as in `_ranges`; None for all."""
+    return None if numbers is None else _ranges(numbers.tolist())
+
+
 def _ranges(numbers: Iterable[int]) -> list[int]:
     """Ascending numbers as [gap, run, gap, run ...]: skip so many, take so many."""
     result: list[int] = []
@@ -198,9 +205,11 @@ def _ranges(numbers: Iterable[int]) -> list[int]:
     return result
 
 
-def _exchanges(tables: Tables, unit: int, strings: StringTable) -> dict[str, Any]:
-    """Columns of the exchanges; instants are offsets from the exchange's start, -1 = none."""
+def _exchanges(tables: Tables, choice: Choice, unit: int, strings: StringTable) -> dict[str, Any]:
+    """Columns of the listed exchanges; instants are offsets from their start, -1 = none."""
     rows = tables.exchanges
+    if choice.exchanges is not None:
+        rows = [rows[number] for number in choice.exchanges.tolist()]
     shapes: dict[tuple[Any, ...], int] = {}
     fields = _FieldSets(strings)
     result: dict[str, list[Any]] = {
@@ -241,7 +250,8 @@ def _exchanges(tables: Tables, unit: int, strings: StringTable) -> dict[str, Any
         add["requestFields"](fields.number(row.request_fields))
         add["answerFields"](fields.number(row.response_fields))
     return {
-        "count": len(rows),
+        "count": len(tables.exchanges),
+        "listed": listed(choice.exchanges),
         "start": _differences([row.start_ns // unit for row in rows]),
         "connection": [row.connection_no for row in rows],
         **result,
@@ -252,18 +262,19 @@ def _exchanges(tables: Tables, unit: int, strings: StringTable) -> dict[str, Any
         "masks": list(masks),
         "pairs": fields.pairs,
         "fieldSets": fields.sets,
-        "streams": _sparse(row.stream_id for row in rows),
+        "streams": _sparse((row.exchange_no, row.stream_id) for row in rows),
         "firstContent": _sparse(
-            None if row.ttft_ns is None else row.ttft_ns // unit for row in rows
+            (row.exchange_no, None if row.ttft_ns is None else row.ttft_ns // unit) for row in rows
         ),
-        "missing": _sparse(row.missing_bytes or None for row in rows),
-        "interim": _sparse(row.interim_statuses or None for row in rows),
+        "missing": _sparse((row.exchange_no, row.missing_bytes or None) for row in rows),
+        "interim": _sparse((row.exchange_no, row.interim_statuses or None) for row in rows),
         "records": _sparse(
-            None if row.request_records is None else [row.request_records, row.response_records]
+            (row.exchange_no, [row.request_records, row.response_records])
             for row in rows
+            if row.request_records is not None
         ),
-        "lookups": _sparse(row.lookup_no for row in rows),
-        "attempts": _sparse(row.setup_connection_nos or None for row in rows),
+        "lookups": _sparse((row.exchange_no, row.lookup_no) for row in rows),
+        "attempts": _sparse((row.exchange_no, row.setup_connection_nos or None) for row in rows),
     }
 
 
@@ -305,9 +316,9 @@ class _FieldSets:
         return number
 
 
-def _sparse(values: Iterable[Any]) -> list[list[Any]]:
-    """[row, value] of the rows that have one."""
-    return [[index, value] for index, value in enumerate(values) if value is not None]
+def _sparse(values: Iterable[tuple[int, Any]]) -> list[list[Any]]:
+    """[exchange number, value] of the exchanges that have one."""
+    return [[number, value] for number, value in values if value is not None]
 
 
 def _differences(values: list[int]) -> list[int]:
@@ -315,26 +326,35 @@ def _differences(values: list[int]) -> list[int]:
     return differences
 
 
-def _ledger(tables: Tables, claimed: NDArray[np.int32], unit: int) -> dict[str, Any]:
-    """Entries of all exchanges, one behind the other; the first begins at the exchange's start.
+def _ledger(
+    tables: Tables, choice: Choice, claimed: NDArray[np.int32], unit: int
+) -> dict[str, Any]:
+    """Entries of the listed exchanges, one behind the other from each exchange's start.
 
     Packet numbers are differences: the first one of an entry to the second one of the entry
     before, the second to the first. `third` is sparse.
     """
     ledger = tables.ledger
     bounds = np.searchsorted(ledger.exchange_no, np.arange(len(tables.exchanges) + 1), "left")
-    first = ledger.packet_a.astype(np.int64)
-    second = np.where(ledger.packet_b > 0, ledger.packet_b, first).astype(np.int64)
+    counts = np.diff(bounds)
+    rows = np.arange(len(ledger))
+    if choice.exchanges is not None:
+        counts = counts[choice.exchanges]
+        shift = bounds[choice.exchanges] - np.cumsum(counts) + counts
+        rows = np.repeat(shift, counts) + np.arange(counts.sum())
+    first = ledger.packet_a[rows].astype(np.int64)
+    second = np.where(ledger.packet_b[rows] > 0, ledger.packet_b[rows], first).astype(np.int64)
     before = np.concatenate(([0], second[:-1])) if len(second) else second
-    code = _codes(tables, claimed) + np.where(ledger.confidence < CERTAIN, INFERRED, 0)
-    third = np.flatnonzero(ledger.packet_c)
+    inferred = np.where(ledger.confidence[rows] < CERTAIN, INFERRED, 0)
+    code = _codes(tables, claimed)[rows] + inferred
+    third = np.flatnonzero(ledger.packet_c[rows])
     return {
-        "count": np.diff(bounds).tolist(),
-        "time": ((ledger.to_ns - ledger.from_ns) // unit).tolist(),
+        "count": counts.tolist(),
+        "time": ((ledger.to_ns - ledger.from_ns)[rows] // unit).tolist(),
         "cause": code.tolist(),
         "first": (first - before).tolist(),
         "second": (second - first).tolist(),
-        "third": list(zip(third.tolist(), ledger.packet_c[third].tolist(), strict=True)),
+        "third": list(zip(third.tolist(), ledger.packet_c[rows[third]].tolist(), strict=True)),
     }
 
 

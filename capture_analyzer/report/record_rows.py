@@ -12,6 +12,7 @@ from capture_analyzer.model.column import rows_equal
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.record_sizes import RecordSizes
 from capture_analyzer.model.tls_records import ROLE_CODE
+from capture_analyzer.report.choice import Choice
 
 MAX_POINTS: Final = 240  # of a direction: more are closer than the pixels of the picture
 MAX_ALL_POINTS: Final = 24_000  # of a report, some 200 KB
@@ -25,13 +26,15 @@ ALONE: Final = 0.7
 events have a record of their own."""
 
 
-def rows(tables: Tables, unit: int) -> list[list[Any]]:
+def rows(tables: Tables, choice: Choice, unit: int) -> list[list[Any]]:
     """By connection: [number, facts of the client's and the server's side, points, telling]."""
     sizes = tables.record_sizes.complete()
     sides: dict[int, list[list[Any] | None]] = {}
     counts: dict[int, int] = {}
     for place in range(len(sizes)):
         number = int(sizes.connection_no[place])
+        if not choice.has_connection(number):
+            continue
         pair = sides.setdefault(number, [None, None])
         pair[0 if sizes.from_client[place] else 1] = _facts(sizes, place)
         counts[number] = counts.get(number, 0) + int(sizes.records[place])

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from capture_analyzer.model.byte_stream import ByteStream
 
+MAX_LISTED: Final = 50_000
+"""Numbers up to which a list, which is faster, holds them; it takes five times the memory."""
+
 
 class Source:
-    """A ByteStream for single look-ups: its chunks' bounds as lists, all else as it is needed.
+    """A ByteStream for single look-ups: its chunks' bounds at hand, all else as it is needed.
 
     Attributes:
         stream: the stream.
@@ -40,9 +46,9 @@ class Source:
 
     def __init__(self, stream: ByteStream) -> None:
         self.stream = stream
-        self.starts: list[int] = stream.starts.tolist()
-        self.ends: list[int] = (stream.starts + stream.lengths).tolist()
-        self.captured_end = self.ends[-1] if self.ends else 0
+        self.starts = _numbers(stream.starts)
+        self.ends = _numbers(stream.starts + stream.lengths)
+        self.captured_end = self.ends[-1] if len(self.ends) else 0
         self.end = max(stream.end, self.captured_end)
         # What is looked at a few times becomes a Python number only then.
         self._packet_nos = stream.packet_nos.data
@@ -54,7 +60,7 @@ class Source:
         self._gaps: list[tuple[int, int]] | None = None
         self.solid = b""
         self.shift = self._first = 0
-        if stream.solid and self.starts:
+        if stream.solid and len(self.starts):
             buffer = stream.buffers[stream.buffer_nos[0]]
             if isinstance(buffer, bytes):
                 self._first = self.starts[0]
@@ -98,7 +104,8 @@ class Source:
             return max(0, stop - max(start, self.captured_end))
         lacking = 0
         place = max(0, bisect_right(self._gaps, (start,)) - 1)
-        for at, length in self._gaps[place:]:
+        for number in range(place, len(self._gaps)):
+            at, length = self._gaps[number]
             if at >= stop:
                 break
             lacking += max(0, min(at + length, stop) - max(at, start))
@@ -106,7 +113,7 @@ class Source:
 
     def in_transport(self, offset: int) -> int:
         """Where a byte lies in the transport's stream, in front of any decryption."""
-        if self._origins is None or not self.starts:
+        if self._origins is None or not len(self.starts):
             return offset
         chunk = max(bisect_right(self.starts, offset) - 1, 0)
         origin: int = self._origins[chunk]
@@ -128,6 +135,10 @@ class Source:
         return usable_ns
 
 
+def _numbers(values: NDArray[np.integer]) -> Sequence[int]:
+    return values.tolist() if len(values) <= MAX_LISTED else values.data
+
+
 class _Spans:
     """Where the bytes of a stream lie: stretches of one buffer, of one chunk or several."""
 
@@ -141,10 +152,10 @@ class _Spans:
         )
         first = np.flatnonzero(begins)
         last = np.append(first, len(stream))[1:] - 1
-        self._starts: list[int] = starts[first].tolist()
-        self._ends: list[int] = (starts[last] + lengths[last]).tolist()
-        self._shifts: list[int] = (places[first] - starts[first]).tolist()
-        self._buffer_nos: list[int] = stream.buffer_nos[first].tolist()
+        self._starts = _numbers(starts[first])
+        self._ends = _numbers(starts[last] + lengths[last])
+        self._shifts = _numbers(places[first] - starts[first])
+        self._buffer_nos = _numbers(stream.buffer_nos[first])
         self._views = [memoryview(buffer) for buffer in stream.buffers]
 
     def read(self, start: int, stop: int) -> bytes:

@@ -15,12 +15,17 @@ export function connectionsSection(store, actions) {
   const side = el("div", { class: "connection-facts", "aria-live": "polite" });
   const below = el("div", { class: "parts" });
   const body = el("tbody");
+  const placeOf = new Map(store.listedConnections.map((connection, place) => [connection.no, place]));
   let chosen = null;
   const choose = (no) => {
     chosen?.classList.remove("chosen");
-    chosen = body.children[no] ?? null;
-    chosen?.classList.add("chosen");
     const connection = store.connections[no];
+    if (!connection) {
+      fill(side, el("h3", {}, `Connection ${no}`), el("p", { class: "hint always" }, "It is not listed in this report."));
+      return;
+    }
+    chosen = body.children[placeOf.get(no)] ?? null;
+    chosen?.classList.add("chosen");
     const numbers = store.exchangesOf.get(no) ?? [];
     fill(side, el("h3", {}, `Connection ${no}`), traceLink(store, no, () => actions.onTrace(no)), facts(connectionFacts(store, connection)),
       numbers.length ? el("p", { class: "links" }, numbers.slice(0, 20).map((exchange) => el("a", { href: `#exchange-${exchange}`, on: { click: () => actions.onExchange(exchange) } }, `Exchange ${exchange}`)),
@@ -30,24 +35,25 @@ export function connectionsSection(store, actions) {
     actions.onChoose?.(no);
   };
   const add = (from, to) => {
-    for (const connection of store.connections.slice(from, to)) body.append(row(store, connection, () => choose(connection.no)));
+    for (const connection of store.listedConnections.slice(from, to)) body.append(row(store, connection, () => choose(connection.no)));
   };
   add(0, AT_FIRST);
-  const all = store.connections.length;
-  const more = all > AT_FIRST ? button(`Show all ${whole(all)}`, { class: "more" }, () => { add(AT_FIRST, all); more.remove(); }) : null;
+  const all = store.listedConnections.length;
+  const more = all > AT_FIRST ? button(all < store.connectionCount ? `Show ${whole(all)}` : `Show all ${whole(all)}`, { class: "more" }, () => { add(AT_FIRST, all); more.remove(); }) : null;
   const names = [["No.", "number"], ["Server", ""], ["Security", "security"], ["Round trip", "number"], ["Sent again", "number"], ["Data", "number"], ["Exch.", "number"]];
   const table = el("table", { class: "table" }, el("thead", {}, el("tr", {}, names.map(([text, kind]) => el("th", { scope: "col", class: kind }, text)))), body);
   const section = el("section", { id: "connections", "aria-labelledby": "connections-title" },
-    el("h2", { id: "connections-title" }, "Connections", el("span", { class: "aside" }, whole(all))),
+    el("h2", { id: "connections-title" }, "Connections", el("span", { class: "aside" }, whole(store.connectionCount))),
+    all < store.connectionCount ? el("p", { class: "hint always" }, `Listed are ${whole(all)}: those of the listed exchanges and of findings, then the first.`) : null,
     all ? el("div", { class: "connections-layout" }, el("div", { class: "list", tabindex: "0", role: "region", "aria-label": "Connections" }, table, more), side, below)
       : el("p", { class: "second more" }, "The capture holds no TCP connection."));
-  if (all) choose(0);
+  if (all) choose(store.listedConnections[0].no);
   return { section, choose };
 }
 
 /** A button that leads to the packets of a connection; words where the report does not hold them. */
 export function traceLink(store, no, onTrace) {
-  if (!store.traces.has(no)) return store.connections[no].tcpStream === null ? null : el("p", { class: "hint always" }, "Its packets are not in this report, which holds those of connections that findings name and of the slowest exchanges.");
+  if (!store.traces.has(no)) return (store.connections[no]?.tcpStream ?? null) === null ? null : el("p", { class: "hint always" }, "Its packets are not in this report, which holds those of connections that findings name and of the slowest exchanges.");
   return el("p", { class: "links" }, button("Show its packets over time", { class: "plain" }, onTrace));
 }
 

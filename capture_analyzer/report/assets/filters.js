@@ -61,7 +61,7 @@ export class Filters {
     const terms = this.text.toLowerCase().split(/\s+/).filter(Boolean);
     const named = this.finding === null ? null : new Set(store.findings[this.finding].exchanges);
     const result = [];
-    for (let no = 0; no < store.count; no += 1) {
+    for (const no of store.listed) {
       if (this.levels.size && !this.levels.has(store.severity[no])) continue;
       if (named && !named.has(no)) continue;
       if (this.slower && store.total(no) < this.slower) continue;
@@ -138,7 +138,7 @@ export class Filters {
     }, el("span", { class: "mark" }), `${name[0].toUpperCase()}${name.slice(1)} ${whole(counts[level])}`) : null).filter(Boolean);
     const classes = new Set();
     const protocols = new Set();
-    for (let no = 0; no < store.count; no += 1) {
+    for (const no of store.listed) {
       const { status } = store.look(no);
       classes.add(status === null ? "none" : String(Math.floor(status / 100)));
       protocols.add(protocolOf(store, no));

@@ -25,6 +25,7 @@ function start() {
   const paints = new Paints(store.causes);
   let waterfall = null;
   const openExchange = (no) => {
+    if (store.connection[no] === undefined) return; // not listed
     waterfall?.reveal(no);
     bringIntoView();
   };
@@ -172,7 +173,7 @@ function followLink(store, waterfall, findings, { openExchange, showTrace }) {
     if (holding) showTrace(holding.no, { packet: no });
   }
   if (kind === "finding") findings.open(no - 1);
-  if (kind === "exchange" && no < store.count && waterfall.opened !== no) {
+  if (kind === "exchange" && store.connection[no] !== undefined && waterfall.opened !== no) {
     openExchange(no);
     waterfall.section.scrollIntoView({ block: "start" });
   }

@@ -10,32 +10,38 @@ const PHASE_NAMES = ["DNS", "Connect", "TLS", "Idle", "Send", "Wait", "Receive"]
 export const SEVERITIES = ["critical", "warning", "info"];
 export const NONE = 3; // index behind the severities
 
-/** Read the columns. All arrays have one element an exchange unless said otherwise. */
+/**
+ * Read the columns. Arrays have one element an exchange unless said otherwise, by its number; of
+ * a capture with very many only those of `store.listed` are filled.
+ */
 export function readStore(data) {
   const text = (number) => data.strings[number];
   const unit = data.unit;
   const causes = data.causes.map(([name, title, lostTitle, group, meaning, spent, pause]) => ({ name, title, lostTitle, group, meaning, spent, pause }));
   const rows = data.exchanges;
   const count = rows.count;
-  const start = running(rows.start, unit);
-  const ledger = readLedger(data.ledger, start, unit);
+  const listed = rows.listed === null ? Array.from({ length: count }, (_, no) => no) : numbersOf(rows.listed);
+  const spread = (values) => spreadOver(listed, values, count);
+  const start = spread(running(rows.start, unit));
+  const ledger = readLedger(data.ledger, listed, start, unit);
   const shapes = rows.shapes.map(([method, protocol, kind, status, grpcStatus, flags]) => ({
     method: text(method), protocol: text(protocol), kind: text(kind), status, grpcStatus, ...bits(flags),
   }));
+  const fieldSets = { requestFields: spread(rows.requestFields), answerFields: spread(rows.answerFields) };
   const store = {
-    unit, text, causes, count, start, ledger, shapes, shape: rows.shape,
+    unit, text, causes, count, listed, start, ledger, shapes, shape: spread(rows.shape),
     version: data.version, epoch: data.epoch, verdict: data.verdict, about: data.about, files: data.files,
     docs: data.docs,
     end: new Float64Array(count),
     request: new Float64Array(count),
-    answer: rows.answer.map((offset, no) => (offset < 0 ? null : start[no] + offset * unit)),
-    connection: rows.connection,
-    sent: rows.sent,
-    received: rows.received,
-    host: rows.host.map(text),
-    path: rows.path.map(text),
-    phases: readPhases(rows, count, unit),
-    bounds: readBounds(rows.packets, count),
+    answer: spread(rows.answer.map((offset, place) => (offset < 0 ? null : start[listed[place]] + offset * unit))),
+    connection: spread(rows.connection),
+    sent: spread(rows.sent),
+    received: spread(rows.received),
+    host: spread(rows.host.map(text)),
+    path: spread(rows.path.map(text)),
+    phases: readPhases(rows, listed, unit),
+    bounds: readBounds(rows.packets, listed),
     severity: new Uint8Array(count).fill(NONE),
     findingsOf: new Map(),
     stream: new Map(rows.streams),
@@ -45,22 +51,26 @@ export function readStore(data) {
     records: new Map(rows.records),
     lookupOf: new Map(rows.lookups),
     attempts: new Map(rows.attempts),
-    fields: (column, no) => rows.fieldSets[rows[column][no]].map((pair) => {
+    fields: (column, no) => rows.fieldSets[fieldSets[column][no]].map((pair) => {
       const [name, value, trailer, doubtful] = rows.pairs[pair];
       return { name: text(name), value: text(value), trailer, doubtful };
     }),
   };
-  for (let no = 0; no < count; no += 1) {
-    store.request[no] = start[no] + rows.request[no] * unit;
+  listed.forEach((no, place) => {
+    store.request[no] = start[no] + rows.request[place] * unit;
     const last = ledger.first[no + 1] - 1;
     store.end[no] = last >= ledger.first[no] ? ledger.to[last] : start[no];
-  }
+  });
   store.streams = readStreams(data.events, text, unit, store.request);
   store.asked = new Map(data.events.requests.map(([no, model, maxTokens]) => [no, { model: text(model), maxTokens }]));
   store.total = (no) => store.end[no] - start[no];
-  store.look = (no) => shapes[rows.shape[no]];
-  store.connections = readConnections(data.connections, text);
-  store.lookups = data.lookups.map((row) => (row === null ? null : readLookup(row, text, unit)));
+  store.look = (no) => shapes[store.shape[no]];
+  store.listedConnections = readConnections(data.connections, text); // in order of their numbers
+  store.connectionCount = data.connections.count;
+  store.connections = []; // by number
+  for (const connection of store.listedConnections) store.connections[connection.no] = connection;
+  store.lookups = []; // by number
+  for (const [no, ...row] of data.lookups) store.lookups[no] = readLookup(row, text, unit);
   store.records = readRecords(data.records, unit);
   store.chainOf = readChains(data.chains, text);
   store.handshakes = readHandshakes(data.handshakes, text, unit);
@@ -68,15 +78,35 @@ export function readStore(data) {
   store.traces = readTraces(data.traces, text, unit);
   store.findings = readFindings(data.findings, text, store);
   store.exchangesOf = new Map();
-  rows.connection.forEach((connection, no) => {
+  for (const no of listed) {
+    const connection = store.connection[no];
     if (!store.exchangesOf.has(connection)) store.exchangesOf.set(connection, []);
     store.exchangesOf.get(connection).push(no);
-  });
-  store.to = store.end.reduce((most, ns) => Math.max(most, ns), 1);
-  store.from = start.reduce((least, ns) => Math.min(least, ns), store.to);
+  }
+  store.to = listed.reduce((most, no) => Math.max(most, store.end[no]), 1);
+  store.from = listed.reduce((least, no) => Math.min(least, start[no]), store.to);
   // The lanes begin with the capture where its first exchange does, nearly.
   if (store.from > 0 && store.from < store.to / 20) store.from = 0;
   return store;
+}
+
+/** Numbers from [gap, run, gap, run ...]: skip so many, take so many. */
+function numbersOf(ranges) {
+  const numbers = [];
+  let next = 0;
+  for (let place = 0; place < ranges.length; place += 2) {
+    next += ranges[place];
+    for (let run = 0; run < ranges[place + 1]; run += 1, next += 1) numbers.push(next);
+  }
+  return numbers;
+}
+
+/** Values of the listed exchanges at their numbers. */
+function spreadOver(listed, values, count) {
+  if (listed.length === count) return values;
+  const result = new Array(count);
+  listed.forEach((no, place) => { result[no] = values[place]; });
+  return result;
 }
 
 function byConnection(rows) {
@@ -105,11 +135,11 @@ function bits(flags) {
   };
 }
 
-/** Entries of all exchanges; those of exchange n are first[n] up to first[n + 1]. */
-function readLedger(columns, start, unit) {
+/** Entries of all listed exchanges; those of exchange n are first[n] up to first[n + 1]. */
+function readLedger(columns, listed, start, unit) {
   const size = columns.time.length;
   const ledger = {
-    first: new Uint32Array(columns.count.length + 1),
+    first: new Uint32Array(start.length + 1),
     from: new Float64Array(size),
     to: new Float64Array(size),
     cause: new Uint8Array(size),
@@ -121,8 +151,10 @@ function readLedger(columns, start, unit) {
   };
   let entry = 0;
   let packet = 0;
-  columns.count.forEach((entries, no) => {
-    ledger.first[no] = entry;
+  let next = 0; // the exchange whose first entry is to be noted
+  columns.count.forEach((entries, place) => {
+    const no = listed[place];
+    for (; next <= no; next += 1) ledger.first[next] = entry;
     let at = start[no];
     for (const last = entry + entries; entry < last; entry += 1) {
       ledger.from[entry] = at;
@@ -137,15 +169,15 @@ function readLedger(columns, start, unit) {
       ledger.packetB[entry] = packet;
     }
   });
-  ledger.first[columns.count.length] = entry;
+  for (; next <= start.length; next += 1) ledger.first[next] = entry;
   return ledger;
 }
 
 /** Per exchange a function's worth of data: names and durations of its phases, in order. */
-function readPhases(rows, count, unit) {
-  const places = new Uint32Array(count);
+function readPhases(rows, listed, unit) {
+  const places = new Uint32Array(rows.count);
   let place = 0;
-  for (let no = 0; no < count; no += 1) {
+  for (const no of listed) {
     places[no] = place;
     const mask = rows.masks[rows.phases[place]];
     place += 1;
@@ -165,8 +197,9 @@ function readPhases(rows, count, unit) {
   };
 }
 
-function readBounds(column, count) {
-  const values = new Int32Array(4 * count);
+function readBounds(column, listed) {
+  const values = new Int32Array(column.length);
+  const placeOf = new Map(listed.map((no, place) => [no, place]));
   let last = 0;
   column.forEach((difference, place) => {
     if (difference === null) return; // stays 0
@@ -174,18 +207,18 @@ function readBounds(column, count) {
     values[place] = last;
   });
   return (no) => {
-    const [requestFirst, requestLast, responseFirst, responseLast] = values.subarray(4 * no, 4 * no + 4);
+    const [requestFirst, requestLast, responseFirst, responseLast] = values.subarray(4 * placeOf.get(no), 4 * placeOf.get(no) + 4);
     return { requestFirst, requestLast, responseFirst, responseLast };
   };
 }
 
-function readConnections(rows, text) {
+function readConnections({ listed, rows }, text) {
   return rows.map(([
     tcpStream, server, client, serverEnd, protocol, alpn, from, to, firstPacket, lastPacket, packetCount, clientBytes,
     serverBytes, side, sideConfidence, rtt, clientRtt, serverRtt, synAgain, sentAgain, needless, missing, resetBy,
     refused, preconnected, rolesCertain, lookup, tls,
-  ], no) => ({
-    no, tcpStream, server: text(server), client: text(client), serverEnd: text(serverEnd), protocol: text(protocol),
+  ], place) => ({
+    no: listed === null ? place : listed[place], tcpStream, server: text(server), client: text(client), serverEnd: text(serverEnd), protocol: text(protocol),
     alpn: text(alpn), from, to, firstPacket, lastPacket, packetCount, clientBytes, serverBytes, side: text(side),
     sideConfidence, rtt, clientRtt, serverRtt, synAgain, sentAgain, needless, missing, resetBy: text(resetBy),
     refused: refused === 1, preconnected: preconnected === 1, rolesCertain: rolesCertain === 1, lookup,
@@ -283,12 +316,7 @@ function readPackets(columns, text, unit) {
 
 function readFindings(rows, text, store) {
   return rows.map((row, no) => {
-    const exchanges = [];
-    let next = 0;
-    for (let place = 0; place < row.exchanges.length; place += 2) {
-      next += row.exchanges[place];
-      for (let run = 0; run < row.exchanges[place + 1]; run += 1, next += 1) exchanges.push(next);
-    }
+    const exchanges = numbersOf(row.exchanges).filter((exchange) => store.connection[exchange] !== undefined);
     const level = SEVERITIES.indexOf(row.severity);
     for (const exchange of exchanges) {
       if (level < store.severity[exchange]) store.severity[exchange] = level;

@@ -165,7 +165,7 @@ export class Waterfall {
     const { store } = this;
     if (this.lanes.aligned) {
       let longest = 0;
-      for (let no = 0; no < store.count; no += 1) longest = Math.max(longest, store.total(no));
+      for (const no of store.listed) longest = Math.max(longest, store.total(no));
       this.scale.setBounds(0, longest);
     } else {
       this.scale.setBounds(store.from, store.to);
@@ -258,6 +258,7 @@ export class Waterfall {
     this.paperNote = el("p", { class: "third", hidden: true });
     this.section = el("section", { id: "waterfall", "aria-labelledby": "waterfall-title" },
       el("div", { class: "title" }, el("h2", { id: "waterfall-title" }, "Waterfall", this.counter), zoom),
+      this.store.listed.length < this.store.count ? el("p", { class: "hint always" }, `Listed are ${whole(this.store.listed.length)}: those that findings name, then the slowest. All of them are counted above; the JSON output holds them all.`) : null,
       this.filters.element, this.filters.chips, this.grid, this.nothing, this.paperNote,
       el("p", { class: "hint" }, "Drag across the lanes to zoom, double-click for the whole capture, Ctrl + wheel to zoom at the pointer. Hatched time is lost.",
         this.store.firstContent.size ? " ◆ first generated content." : null, this.store.streams.size ? " Light ticks are events of a stream." : null),
