@@ -15,7 +15,7 @@ frame that is the public face of either storage.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
@@ -152,3 +152,16 @@ def concatenate(table: type[T], parts: Iterable[T]) -> T:
             for field in _columns(table)
         }
     )
+
+
+_ROWS_AT_ONCE: Final = 20_000
+
+
+def in_rows(*columns: NDArray[Any]) -> Iterator[tuple[Any, ...]]:
+    """Rows of Python values of some columns of one length.
+
+    A part at a time: as Python numbers all of a long column takes five times its memory.
+    """
+    for first in range(0, len(columns[0]), _ROWS_AT_ONCE):
+        part = slice(first, first + _ROWS_AT_ONCE)
+        yield from zip(*(column[part].tolist() for column in columns), strict=True)

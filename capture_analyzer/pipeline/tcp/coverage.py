@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from capture_analyzer.model.column import distinct
+from capture_analyzer.model.column import distinct, in_rows
 from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.tcp.segments import SPAN, Ints, Segments
 
@@ -151,7 +151,7 @@ def _untangle(gap: Ints, source: Ints, begin: Ints, end: Ints) -> list[Ints]:
     starts: list[int] = []
     ends: list[int] = []
     columns = (gap[order], source[order], begin[order], end[order])
-    for gap_no, element, low, high in zip(*(c.tolist() for c in columns), strict=True):
+    for gap_no, element, low, high in in_rows(*columns):
         if gap_no != current:
             current, starts, ends = gap_no, [], []
         if len(starts) > MAX_PIECES_A_GAP:

@@ -18,13 +18,12 @@ was lost too, and it came as late as a timer would.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from capture_analyzer.model.column import NO_TIME
+from capture_analyzer.model.column import NO_TIME, in_rows
 from capture_analyzer.model.packets import HAS_TIMESTAMPS, MECHANISMS, Packets
 from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.tcp.coverage import Coverage
@@ -57,8 +56,6 @@ class _State:
     """What a sender has sent again so far."""
 
     stream: int
-    last: dict[int, int] = dataclasses.field(default_factory=dict)  # first byte → when
-    stamp: dict[int, int] = dataclasses.field(default_factory=dict)  # and with which timestamp
     timer_before: int = -1  # highest byte sent when a timer last fired
     timer_acked: int = -1  # and what was acknowledged
     rto_until: int = -1  # what was outstanding when the retransmission timer fired
@@ -104,17 +101,23 @@ def name_mechanisms(
     rtt = round_trip[stream]
     stamp = packets.tsval[segments.index[element]]
     units = timestamp_units(packets, segments, stream)
+    begin = segments.begin[element]
+    by_clock = (stamp - packets.tsval[segments.index[since]]).view(np.int32) * units
+    # Of bytes that were sent again before, since then.
+    earlier = _earlier(stream, begin)
+    again, stamp = earlier >= 0, stamp.astype(np.int64)
+    time = segments.time[element]
+    waited = np.where(again, time - time[earlier], waited)
+    by_clock = np.where(again, ((stamp - stamp[earlier]) & 0x7FFFFFFF) * units, by_clock)
     columns = (
         stream,
-        segments.begin[element],
+        begin,
         end,
         segments.before[element],
         segments.peer_acked(element),
-        segments.time[element],
-        stamp.astype(np.int64),
-        units,
+        again,
+        np.maximum(waited, by_clock),
         waited,
-        (stamp - packets.tsval[segments.index[since]]).view(np.int32) * units,
         np.where(rtt == NO_TIME, 0, rtt),
         reported,
         with_sack[stream],
@@ -125,18 +128,16 @@ def name_mechanisms(
     probed = resends.tail[rows] & (step > _ONE_MISSING)
     result: list[int] = []
     state = _State(-1)
-    for row in zip(*(column.tolist() for column in (*columns, probed)), strict=True):
+    for row in in_rows(*columns, probed):
         (
             of,
-            begin,
+            begin_,
             end_,
             before,
             acked,
-            time,
-            stamp_,
-            unit,
+            again_,
+            longest,
             wait,
-            by_clock,
             trip,
             report,
             sack,
@@ -145,23 +146,18 @@ def name_mechanisms(
         ) = row
         if of != state.stream:
             state = _State(of)
-        again = begin in state.last
-        if again:
-            wait = time - state.last[begin]
-            by_clock = ((stamp_ - state.stamp[begin]) & 0x7FFFFFFF) * unit
-        state.last[begin], state.stamp[begin] = time, stamp_
         # Both may have been held up on the way: the sender's own clock counts as well.
-        late = max(wait, by_clock) >= trip + _LEAST_TIMER_NS
-        if late and report and not again:
+        late = longest >= trip + _LEAST_TIMER_NS
+        if late and report and not again_:
             # Queues may have grown: compare with the round trip at that moment.
             late = wait >= _echoed_rtt(packets, segments, from_) + _LEAST_TIMER_NS
-        if begin < state.rto_until and not (again and late):
+        if begin_ < state.rto_until and not (again_ and late):
             result.append(_AFTER_RTO)
             continue
         if report and not late:
             result.append(_FAST)
             continue
-        if max(wait, by_clock) < max(trip, _SHORTEST_TIMER_NS):
+        if longest < max(trip, _SHORTEST_TIMER_NS):
             result.append(_UNKNOWN)  # neither a report nor the time for a timer
             continue
         first = acked > state.timer_acked or before > state.timer_before
@@ -172,6 +168,15 @@ def name_mechanisms(
         result.append(_RTO)
         state.rto_until = before
     resends.mechanism[rows] = result
+
+
+def _earlier(stream: Ints, begin: Ints) -> Ints:
+    """For each repeat the one before it that began with the same byte; -1 = none."""
+    result = np.full(len(begin), -1, np.int64)
+    order = np.lexsort((begin, stream))  # stable: equal ones stay in order
+    same = (stream[order[1:]] == stream[order[:-1]]) & (begin[order[1:]] == begin[order[:-1]])
+    result[order[1:][same]] = order[:-1][same]
+    return result
 
 
 def _reported(segments: Segments, selective: Selective, peer: Ints, end: Ints) -> Bools:
