@@ -22,6 +22,7 @@ export function connectionsSection(store, actions) {
     const connection = store.connections[no];
     if (!connection) {
       fill(side, el("h3", {}, `Connection ${no}`), el("p", { class: "hint always" }, "It is not listed in this report."));
+      below.hidden = true;
       return;
     }
     chosen = body.children[placeOf.get(no)] ?? null;
