@@ -128,9 +128,8 @@ class _Scanner:
         captured = capture.captured_bytes[where]
         on_wire = np.maximum(captured, capture.original_bytes[where])
         offsets = capture.data_offset[where]
-        # First of all, as this brings what the other steps look at into the processor's cache.
         heads = windows.at(offsets, HEAD_BYTES)
-        network = link.network_layer(windows, offsets, captured, link_type)
+        network = link.network_layer(windows, offsets, captured, link_type, heads)
         area = Area(windows, rows, offsets, on_wire, captured.astype(np.int64), heads=heads)
         area = area.behind(network.header_bytes)
         if network.most is not None:

@@ -47,7 +47,7 @@ from capture_analyzer.protocols.link.types import (
     RAW_IP,
     describe,
 )
-from capture_analyzer.wire.windows import Offsets, Windows, column
+from capture_analyzer.wire.windows import Bytes, Offsets, Windows, column
 
 __all__ = [
     "CISCO_HDLC",
@@ -100,7 +100,11 @@ _HEADER_BYTES: Final = {ETHERNET: 14, LINUX_SLL: 16, LINUX_SLL2: 20, CISCO_HDLC:
 
 
 def network_layer(
-    windows: Windows, offsets: Offsets, captured: NDArray[np.uint32], link_type: int
+    windows: Windows,
+    offsets: Offsets,
+    captured: NDArray[np.uint32],
+    link_type: int,
+    heads: Bytes | None = None,
 ) -> Network:
     """Find the network layer of packets of one link type.
 
@@ -109,10 +113,11 @@ def network_layer(
         offsets: where each packet begins in it.
         captured: how many bytes of it there are.
         link_type: a supported one.
+        heads: the first bytes of each packet, at least 16, if they were gathered already.
     """
     count = len(offsets)
     if link_type in _ETHERTYPE_AT:
-        return _by_ethertype(windows, offsets, captured, link_type)
+        return _by_ethertype(windows, offsets, captured, link_type, heads)
     if link_type in RAW_IP:
         return Network(np.zeros(count, np.int64), np.full(count, IPV4, np.uint16))
     if link_type in (NULL, LOOP):
@@ -129,12 +134,17 @@ def network_layer(
 
 
 def _by_ethertype(
-    windows: Windows, offsets: Offsets, captured: NDArray[np.uint32], link_type: int
+    windows: Windows,
+    offsets: Offsets,
+    captured: NDArray[np.uint32],
+    link_type: int,
+    heads: Bytes | None,
 ) -> Network:
     """Ethernet, the two Linux cooked headers and Cisco's HDLC: nearly always IP at once."""
     first = _HEADER_BYTES[link_type]
     at = _ETHERTYPE_AT[link_type]
-    ethertype = column(windows.at(offsets + at, 2), 0, ">u2").astype(np.uint16)
+    raw = windows.at(offsets + at, 2) if heads is None else heads[:, at : at + 2]
+    ethertype = column(raw, 0, ">u2").astype(np.uint16)
     layers = Layers(windows, offsets, np.full(len(offsets), first, np.int64), ethertype)
     if not is_ip(ethertype).all():
         without = ethertype < FIRST_ETHERTYPE
