@@ -34,4 +34,4 @@ def test_headline_costs_and_hatched_time_agree(name: str) -> None:
         ]
     )
     assert told.time_ns == lengths.sum()
-    assert len(html.render(analysis, charts=False)) < 340_000
+    assert len(html.render(analysis, charts=False)) < 300_000

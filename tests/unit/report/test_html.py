@@ -71,7 +71,7 @@ def test_charts_only_where_there_is_something_to_chart(sample: ModuleType) -> No
     for analysis in (sample.incident(), sample.clean(), sample.empty()):
         page = html.render(analysis)
         assert b'chart-script">' not in page
-        assert len(page) < 340_000
+        assert len(page) < 300_000
     assert 1_900_000 < len(html.render(sample.streams())) < 2_300_000
 
 
@@ -93,7 +93,7 @@ def test_nothing_captured_can_leave_its_element(sample: ModuleType) -> None:
 
 
 def test_small_when_empty(sample: ModuleType) -> None:
-    assert len(html.render(sample.empty(packets=0))) < 340_000
+    assert len(html.render(sample.empty(packets=0))) < 300_000
 
 
 @pytest.mark.parametrize("state", ["incident", "streams"])
