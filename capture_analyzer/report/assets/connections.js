@@ -13,7 +13,7 @@ const AT_FIRST = 100; // rows; more on request
  */
 export function connectionsSection(store, actions) {
   const side = el("div", { class: "connection-facts", "aria-live": "polite" });
-  const below = el("div", { class: "parts" });
+  const below = el("div", { class: "shake-parts" });
   const body = el("tbody");
   const placeOf = new Map(store.listedConnections.map((connection, place) => [connection.no, place]));
   let chosen = null;
