@@ -113,8 +113,9 @@ def _finding(tables: Tables, group: list[_Waited]) -> Finding:
     one = tables.connections[group[0].exchange.connection_no]
     rows = [row for waited in group for row in waited.rows]
     worst_ns = max(by_wait[0].waits)
-    lengths = [length for waited in group for length in _records(tables, waited)]
-    large = _large_events(tables, group)
+    by_answer = [_records(tables, waited) for waited in group]
+    lengths = [length for answer in by_answer for length in answer]
+    large = _large_events(tables, group, by_answer)
     evidence = [no for waited in by_wait for no in _evidence(tables, waited)]
     return Finding(
         detector="tls/record-wait",
@@ -166,30 +167,38 @@ def _records(tables: Tables, waited: _Waited) -> list[int]:
     records = tables.tls_records
     part = rows_equal(records.connection_no, waited.exchange.connection_no)
     mine = np.flatnonzero(~records.from_client[part]) + part.start
-    last = tables.ledger.packet_b[waited.rows]
-    chosen = mine[np.isin(records.last_packet_no[mine], last)]
+    last = np.sort(tables.ledger.packet_b[waited.rows])
+    found = last.searchsorted(records.last_packet_no[mine])
+    chosen = mine[last.take(found, mode="clip") == records.last_packet_no[mine]]
     chosen = chosen[records.first_packet_no[chosen] != records.last_packet_no[chosen]]
     lengths: list[int] = records.length[chosen].tolist()
     return lengths
 
 
-def _large_events(tables: Tables, group: list[_Waited]) -> bool:
-    """Whether most of the time was waited for records that one event fills."""
+def _large_events(tables: Tables, group: list[_Waited], lengths: list[list[int]]) -> bool:
+    """Whether most of the time was waited for records that one event fills.
+
+    Args:
+        tables: all tables.
+        group: the answers.
+        lengths: of the records that were waited for, by answer.
+    """
     events, ledger = tables.events, tables.ledger
     inherent = total = 0
-    for waited in group:
-        lengths = _records(tables, waited)
+    for waited, of_records in zip(group, lengths, strict=True):
         rows = events.rows_of(waited.exchange.exchange_no)
-        sizes = dict.fromkeys(events.time_ns[rows].tolist(), 0)
+        ends: list[int] = ledger.to_ns[waited.rows].tolist()
+        sizes = dict.fromkeys(ends, 0)
         for time, size in zip(
             events.time_ns[rows].tolist(), events.size_bytes[rows].tolist(), strict=True
         ):
-            sizes[time] = max(sizes[time], size)
-        usual = float(np.median(lengths)) if lengths else 0.0
-        for row, wait in zip(waited.rows, waited.waits, strict=True):
+            if time in sizes and sizes[time] < size:
+                sizes[time] = size
+        ordered = sorted(of_records) or [0]
+        usual = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2  # the median
+        for end, wait in zip(ends, waited.waits, strict=True):
             total += wait
-            size = sizes.get(int(ledger.to_ns[row]), 0)
-            inherent += wait if size >= LARGE_EVENT * usual > 0 else 0
+            inherent += wait if sizes[end] >= LARGE_EVENT * usual > 0 else 0
     return 2 * inherent > total
 
 

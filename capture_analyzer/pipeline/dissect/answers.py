@@ -52,7 +52,8 @@ class Answers:
         self._begins: list[int] = []
         self._ends: list[int] = []
         self._kinds = bytearray()
-        self._said: list[tuple[int, int]] = []  # octets of data, characters of generated text
+        self._data: list[int] = []  # octets of data
+        self._chars: list[int] = []  # characters of generated text
         self._tokens: list[tuple[int, int]] = []  # (event, output tokens so far)
 
     def begin(self, stream: ByteStream, facts: StreamFacts) -> None:
@@ -98,22 +99,27 @@ class Answers:
         self._begins.append(begin)
         self._ends.append(end)
         self._kinds.append(EVENT_KIND_CODE[kind])
-        self._said.append((size, chars))
+        self._data.append(size)
+        self._chars.append(chars)
         self.events += 1
 
-    def add_contents(self, begins: list[int], ends: list[int], said: list[tuple[int, int]]) -> None:
+    def add_contents(
+        self, begins: list[int], ends: list[int], sizes: list[int], chars: list[int]
+    ) -> None:
         """Add events of kind "content".
 
         Args:
             begins: where they begin in the content.
             ends: where they end.
-            said: octets of data and characters of generated text of each.
+            sizes: octets of data of each.
+            chars: characters of generated text of each.
         """
         self._begins += begins
         self._ends += ends
-        self._kinds += bytes((_CONTENT,)) * len(said)
-        self._said += said
-        self.events += len(said)
+        self._kinds += bytes((_CONTENT,)) * len(sizes)
+        self._data += sizes
+        self._chars += chars
+        self.events += len(sizes)
 
     def place(self) -> None:
         """Make rows of all events so far and write them into the facts of their answers."""
@@ -145,7 +151,6 @@ class Answers:
 
         _, offset = located(np.array(self._begins))
         chunk, last = located(np.array(self._ends) - 1)
-        said = np.minimum(np.array(self._said), _MOST).astype(np.int32)
         tokens = np.full(len(owner), -1, np.int32)
         for event, count in self._tokens:
             tokens[event] = min(count, _MOST)
@@ -155,8 +160,8 @@ class Answers:
             in_order_ns=chunks.in_order_ns[chunk],
             time_ns=chunks.usable_ns[chunk],
             kind=np.frombuffer(bytes(self._kinds), np.uint8),
-            size_bytes=said[:, 0],
-            generated_chars=said[:, 1],
+            size_bytes=np.array(self._data, np.int32),
+            generated_chars=np.array(self._chars, np.int32),
             output_tokens=tokens,
             packet_no=chunks.packet_nos[chunk],
             offset=offset,

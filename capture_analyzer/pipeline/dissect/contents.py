@@ -182,10 +182,13 @@ class _Answer:
         bounds = [place + bound for bound in events.bounds] if place else events.bounds
         index, count = 0, len(events.lines)
         while index < count:
-            alike = repeats.framed(events.lines, index)[: MAX_EVENTS - answers.events]
-            if alike:
-                stop = index + len(alike)
-                answers.add_contents(bounds[index:stop], bounds[index + 1 : stop + 1], alike)
+            sizes, chars = repeats.framed(events.lines, index)
+            stop = min(index + len(sizes), index + MAX_EVENTS - answers.events)
+            if index < stop:
+                some = slice(stop - index)
+                answers.add_contents(
+                    bounds[index:stop], bounds[index + 1 : stop + 1], sizes[some], chars[some]
+                )
                 index = stop
                 continue
             event = events.read(index)

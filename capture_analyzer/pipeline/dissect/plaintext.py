@@ -136,7 +136,7 @@ def open_records(
         opened: Opened | None = None
         if offset == place.end and not place.lost:
             if decryptor.opens_data:
-                contents, opened = decryptor.open_data(fragments.run(index))
+                contents, opened = decryptor.open_data(*fragments.run(index))
                 if contents:
                     plain.runs.append(Run(records.first + index, len(contents), place.at, 0, True))
                     plain.contents += contents

@@ -5,7 +5,8 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,9 @@ from capture_analyzer.model.byte_stream import ByteStream
 from capture_analyzer.model.tls_records import TlsRecords
 from capture_analyzer.protocols.tls.handshake import APPLICATION_DATA
 from capture_analyzer.protocols.tls.records import HEADER_BYTES, Chunks
+
+MOST_AT_ONCE: Final = 128
+"""Records that are opened in one go: enough that the way there costs nothing."""
 
 
 @dataclasses.dataclass
@@ -24,7 +28,7 @@ class AllRecords:
         chunks: of all streams.
         offset .. complete: columns of `TlsRecords`.
         first_chunk, last_chunk: chunks with the first and the last captured byte of each.
-        at: where each begins in the buffer of its first chunk.
+        at: where the fragment of each begins in the buffer of its first chunk.
         run_end: behind the last of the records of application data that follow each with
             nothing missing in between, itself included; its own index if it holds other data.
         apart: it lies in several chunks, or in another buffer than the first of its stream.
@@ -85,7 +89,8 @@ class AllRecords:
             table.complete,
             first_chunk,
             last_chunk,
-            chunks.buffer_offsets[first_chunk] + table.offset - chunks.starts[first_chunk],
+            chunks.buffer_offsets[first_chunk]
+            + (table.offset - chunks.starts[first_chunk] + HEADER_BYTES),
             np.where(data, run_end, np.arange(count)),
             (first_chunk != last_chunk) | (buffer_no != of_stream),
             np.zeros(count, np.uint8),
@@ -198,33 +203,30 @@ class Fragments:
 
     def of(self, index: int) -> tuple[memoryview, memoryview]:
         """Header and fragment of a record that was captured whole."""
-        view, at = self._view, self._at[index]
-        size = self.length[index] + HEADER_BYTES
+        view, at, length = self._view, self._at[index], self.length[index]
         if self._apart[index]:
             if self._pieces is None:
                 self._pieces = _Chunks(self._cipher)
-            view, at = self._pieces.joined(self.offset[index], size), 0
-        content = at + HEADER_BYTES
-        return view[at:content], view[content : at + size]
+            view = self._pieces.joined(self.offset[index], HEADER_BYTES + length)
+            at = HEADER_BYTES
+        return view[at - HEADER_BYTES : at], view[at : at + length]
 
-    def run(self, index: int) -> Iterator[tuple[memoryview, memoryview]]:
-        """Likewise, of this and the records that follow it, if they hold application data.
+    def run(self, index: int) -> tuple[Sequence[memoryview], Sequence[memoryview]]:
+        """Headers and fragments of this and the records that follow it with application data.
 
-        The run ends where one does not, or where something is missing.
+        The run ends where one holds something else, where something is missing, or where it
+        is long enough: any record but the last may turn out to be of another kind.
         """
-        records = self._records
-        stop = int(records.everything.run_end[records.first + index]) - records.first
-        view = self._view
-        while index < stop:
-            apart = self._apart.find(1, index, stop)
-            until = stop if apart < 0 else apart
-            for at, length in zip(self._at[index:until], self.length[index:until], strict=True):
-                content = at + HEADER_BYTES
-                yield view[at:content], view[content : content + length]
-            index = until
-            if apart >= 0:
-                yield self.of(apart)
-                index += 1
+        records, view = self._records, self._view
+        run_end = int(records.everything.run_end[records.first + index]) - records.first
+        stop = min(run_end, index + MOST_AT_ONCE)
+        if self._apart.find(1, index, stop) >= 0:
+            headers, fragments = zip(*map(self.of, range(index, stop)), strict=True)
+            return headers, fragments
+        begins, lengths = self._at[index:stop], self.length[index:stop]
+        return [view[at - HEADER_BYTES : at] for at in begins], [
+            view[at : at + length] for at, length in zip(begins, lengths, strict=True)
+        ]
 
 
 class _Chunks:

@@ -89,7 +89,7 @@ class Repeats:
             most = len(head) + MAX_JSON_OCTETS + len(tail)
             self._frame = head + self._before, self._behind + tail, most
 
-    def framed(self, events: Sequence[bytes], first: int) -> list[tuple[int, int]]:
+    def framed(self, events: Sequence[bytes], first: int) -> tuple[list[int], list[int]]:
         """Those of framed events, from one on, that are like the one learnt.
 
         Args:
@@ -100,7 +100,7 @@ class Repeats:
             Of each up to the first that is not: octets of data, characters of generated text.
         """
         if self._frame is None:
-            return []
+            return [], []
         before, behind, most = self._frame
         start, stop = len(before), -len(behind)
         texts = []
@@ -109,19 +109,17 @@ class Repeats:
                 break
             texts.append(event[start:stop])
         if not texts:
-            return []
+            return [], []
         assert self._before is not None
         around, others = len(self._before) + len(self._behind), self._others
         joined = b"".join(texts)
-        if joined.isascii() and _PLAIN(joined) and b"" not in texts:
-            return [(around + size, others + size) for size in map(len, texts)]
-        found = []
-        for text in texts:
-            size = _characters(text)
-            if not size:
-                break
-            found.append((around + len(text), others + size))
-        return found
+        sizes = list(map(len, texts))
+        if joined.isascii() and _PLAIN(joined) and 0 not in sizes:
+            characters = sizes
+        else:
+            characters = list(itertools.takewhile(bool, map(_characters, texts)))
+            del sizes[len(characters) :]
+        return [around + size for size in sizes], [others + size for size in characters]
 
 
 def _characters(text: bytes) -> int:

@@ -6,7 +6,7 @@ tell may be lost, and a record that opens under an AEAD was made with that key a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from capture_analyzer.model.quick_dataclass import quick_dataclass
@@ -142,7 +142,7 @@ class Decryptor:
         return self.data_key and isinstance(opener, Tls13Opener)
 
     def open_data(
-        self, records: Iterable[tuple[Octets, Octets]]
+        self, headers: Sequence[Octets], fragments: Sequence[Octets]
     ) -> tuple[list[bytes], Opened | None]:
         """Open the next records for as long as that is simple, as `Tls13Opener.open_data` does.
 
@@ -155,7 +155,7 @@ class Decryptor:
         opener = self._openers[self._current]
         if self._most or not self.data_key or not isinstance(opener, Tls13Opener):
             return [], None
-        contents, rest = opener.open_data(records)
+        contents, rest = opener.open_data(headers, fragments)
         self.opened += len(contents)
         if contents or rest is not None:
             self._fresh = False

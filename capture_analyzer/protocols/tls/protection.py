@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import cache
+from itertools import count
 from typing import Final, Protocol
 
 from capture_analyzer.protocols.tls.key_schedule import (
@@ -120,36 +121,38 @@ class Tls13Opener:
         return inner[-1], inner[:-1]
 
     def open_data(
-        self, records: Iterable[tuple[Octets, Octets]]
+        self, headers: Sequence[Octets], fragments: Sequence[Octets]
     ) -> tuple[list[bytes], bytes | None]:
         """Open records for as long as they hold application data.
 
         Args:
-            records: headers and fragments.
+            headers: of the records.
+            fragments: what is behind them.
 
         Returns:
             What they hold, each with the octet of its content type behind it; and what the
             record behind them holds, with its type likewise, if that is something else. None
             if there is no such record, or it does not open.
         """
-        decrypt, iv, sequence = self._decrypt, self._iv, self.sequence
+        decrypt, iv = self._decrypt, self._iv
         contents: list[bytes] = []
         other: bytes | None = None
         try:
-            for header, fragment in records:
+            for sequence, header, fragment in zip(
+                count(self.sequence), headers, fragments, strict=False
+            ):
                 content = decrypt((iv ^ sequence).to_bytes(12, "big"), fragment, header)
                 if content[-1:] != _APPLICATION_DATA:
-                    content = content.rstrip(b"\x00")  # padding (RFC 8446, section 5.4)
-                    if content[-1:] != _APPLICATION_DATA:
-                        if content:
-                            other = content
-                            sequence += 1
+                    stripped = content.rstrip(b"\x00")  # padding (RFC 8446, section 5.4)
+                    if stripped[-1:] != _APPLICATION_DATA:
+                        other = stripped or None
                         break
-                contents.append(content)
-                sequence += 1
+                    contents.append(stripped)
+                else:
+                    contents.append(content)
         except _refusals():
             pass
-        self.sequence = sequence
+        self.sequence += len(contents) + (other is not None)
         return contents, other
 
 

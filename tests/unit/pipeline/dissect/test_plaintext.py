@@ -278,6 +278,19 @@ def test_rejected_early_data_is_no_part_of_the_stream(stream_of: Any) -> None:
     assert both(True).early_records == both(False).early_records == [0]
 
 
+def test_long_runs_are_opened_in_parts(stream_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("capture_analyzer.pipeline.dissect.records.MOST_AT_ONCE", 4)
+    own = keys()
+    texts = [b"%d," % number for number in range(20)]
+    sealed = [own.seal(APPLICATION_DATA, text) for text in texts[:9]]
+    sealed.append(own.seal(HANDSHAKE, b"\4\0\0\2ok"))
+    sealed += [own.seal(APPLICATION_DATA, text) for text in texts[9:]]
+    plain = opened(stream_of(b"".join(sealed)))
+    assert plain.stream.read(0, 99) == b"".join(texts)
+    assert (plain.opened, plain.failed, plain.missing) == (21, 0, 0)
+    assert [part.record for part in plain.handshake] == [9]
+
+
 def test_a_damaged_record_is_a_gap(stream_of: Any) -> None:
     own = keys()
     pieces = [bytearray(own.seal(APPLICATION_DATA, text)) for text in (b"one", b"TWO", b"three")]
