@@ -91,7 +91,7 @@ def test_what_goes_wrong_is_noticed(
         raise LookupError
 
     with monkeypatch.context() as patch:
-        patch.setattr("capture_analyzer.pipeline.dissect.parse", broken)
+        patch.setattr("capture_analyzer.protocols.http1.connection.parse", broken)
         with pytest.raises(LookupError) as caught:
             survives(tmp_path, seed.raw)
         assert check.place(caught.value).startswith("LookupError pipeline/dissect/__init__.py:")
