@@ -141,9 +141,19 @@ def _gaps(size: int) -> Iterator[Packets]:
 
 
 def _tiny_records(size: int) -> Iterator[Packets]:
-    """TLS records of 30 bytes in one connection, without its handshake."""
+    """TLS records of 30 bytes in one connection, behind the two hellos."""
     record = b"\x17\x03\x03\x00\x1e" + b"\xa5" * 30
-    return conversation(record * 20, record * size)
+    hello = b"\x03\x03" + bytes(range(32)) + b"\x00"  # version, random, no session
+    client, server = hello + b"\x00\x02\x13\x01\x01\x00", hello + b"\x13\x01\x00"
+    asked, told = (
+        b"\x16\x03\x03"
+        + (4 + len(body)).to_bytes(2, "big")
+        + kind
+        + len(body).to_bytes(3, "big")
+        + body
+        for kind, body in ((b"\x01", client), (b"\x02", server))
+    )
+    return conversation(asked + record * 20, told + record * size)
 
 
 def _pipelined(size: int) -> Iterator[Packets]:
