@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.byte_stream import ByteStream
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.model.tls_records import TlsRecords
 from capture_analyzer.protocols.tls.handshake import APPLICATION_DATA
 from capture_analyzer.protocols.tls.records import HEADER_BYTES, Chunks
@@ -175,6 +176,21 @@ class Records:
         record = self.first + index
         everything = self.everything
         return int(everything.offset[record]) + HEADER_BYTES + int(everything.length[record])
+
+
+@quick_dataclass
+class Side:
+    """One direction of a TLS connection.
+
+    Attributes:
+        stream: its bytes.
+        records: its records.
+        protected_from: index of the first of them that may be protected.
+    """
+
+    stream: ByteStream
+    records: Records
+    protected_from: int
 
 
 class Fragments:

@@ -17,7 +17,7 @@ from capture_analyzer.model.secrets import Secrets
 from capture_analyzer.model.tls_records import ROLE_CODE, HandshakeMessage, TlsRecords
 from capture_analyzer.pipeline.certificates import Presented
 from capture_analyzer.pipeline.dissect.guard import Guard
-from capture_analyzer.pipeline.dissect.records import AllRecords, Records
+from capture_analyzer.pipeline.dissect.records import AllRecords, Records, Side
 from capture_analyzer.pipeline.reassemble import Streams
 from capture_analyzer.protocols.tls.connection import Fragment, Understood, understand
 from capture_analyzer.protocols.tls.handshake import (
@@ -36,7 +36,7 @@ from capture_analyzer.protocols.tls.records import (
 from capture_analyzer.protocols.tls.roles import CLOSE_NOTIFY_BYTES, Columns, Head
 
 if TYPE_CHECKING:
-    from capture_analyzer.pipeline.dissect.decrypt import OpenedConnection, Side
+    from capture_analyzer.pipeline.dissect.decrypt import OpenedConnection
 
 HEAD_RECORDS: Final = 16
 """Records of a direction among which its handshake is looked for: it has about ten."""
@@ -297,8 +297,6 @@ class _Heads:
         self, everything: AllRecords, row: int, number: int, from_client: bool, protected_from: int
     ) -> Side:
         """A stream with its records, to be decrypted."""
-        from capture_analyzer.pipeline.dissect.decrypt import Side
-
         first = self.first[row]
         records = Records(everything, first, first + self.totals[row])
         return Side(self.streams.stream(number, from_client), records, protected_from)

@@ -9,13 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.anomalies import Anomaly
-from capture_analyzer.model.column import NO_TIME, concatenate, distinct
+from capture_analyzer.model.column import NO_TIME, concatenate
 from capture_analyzer.model.holes import Holes
 from capture_analyzer.model.limits import Limits, Queues
 from capture_analyzer.model.packets import FIN, RST, Packets
-from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.flows import Flows, Pieces
-from capture_analyzer.pipeline.tcp.coverage import Coverage, cover
+from capture_analyzer.pipeline.tcp.coverage import cover
 from capture_analyzer.pipeline.tcp.facts import TcpFacts
 from capture_analyzer.pipeline.tcp.handshake import (
     Handshakes,
@@ -33,13 +32,14 @@ from capture_analyzer.pipeline.tcp.limits import (
 )
 from capture_analyzer.pipeline.tcp.mechanisms import MECHANISM, name_mechanisms
 from capture_analyzer.pipeline.tcp.nagle import find_held
-from capture_analyzer.pipeline.tcp.needless import VERDICT, judge
+from capture_analyzer.pipeline.tcp.needless import judge
+from capture_analyzer.pipeline.tcp.pieces import find_pieces
 from capture_analyzer.pipeline.tcp.queues import find_queues
-from capture_analyzer.pipeline.tcp.resends import Resends, find_resends
+from capture_analyzer.pipeline.tcp.resends import find_resends
 from capture_analyzer.pipeline.tcp.roles import client_is_low
 from capture_analyzer.pipeline.tcp.round_trips import RoundTrips, collect, sample
 from capture_analyzer.pipeline.tcp.rows import Sums, make_rows
-from capture_analyzer.pipeline.tcp.segments import SPAN, Bools, Ints, Segments, arrange
+from capture_analyzer.pipeline.tcp.segments import Bools, Ints, Segments, arrange
 from capture_analyzer.pipeline.tcp.selective import read_blocks
 from capture_analyzer.pipeline.tcp.vantage import SIDES, find_vantage
 
@@ -140,7 +140,7 @@ class _Batch:
         packets.mechanism[segments.index[resends.element]] = resends.mechanism
         packets.spurious[segments.index[resends.element]] = resends.spurious
         self.holes = find_holes(segments, coverage, selective, resends, first, at_receiver, path)
-        self.pieces = _pieces(segments, coverage, resends, at_receiver)
+        self.pieces = find_pieces(segments, coverage, resends, at_receiver)
         self.path = known = path_of(packets, segments, handshakes, nearest, first, last)
         fresh = fresh_data(segments)
         held = find_held(segments, known, fresh, resends.element)
@@ -194,73 +194,6 @@ def _ttls(packets: Packets, segments: Segments) -> tuple[NDArray[np.uint8], NDAr
     some = np.flatnonzero(segments.counts)
     ttl[some] = packets.ttl[segments.index[segments.starts[some]]]
     return ttl[0::2], ttl[1::2]
-
-
-@quick_dataclass
-class BatchPieces:
-    """Pieces of a batch: as `Pieces`, but by stream instead of bounds."""
-
-    packet: NDArray[np.intp]
-    skip: Ints
-    stream: Ints
-    begin: Ints
-    length: Ints
-    arrival: Ints
-    end: Ints  # per stream
-    mid: Bools  # per stream
-
-
-def _pieces(
-    segments: Segments, coverage: Coverage, resends: Resends, at_receiver: Bools
-) -> BatchPieces:
-    element, begin, stop = coverage.piece_element, coverage.piece_begin, coverage.piece_end
-    again = resends.resent & (resends.original >= 0)
-    again &= (resends.spurious != VERDICT["true"]) & ~at_receiver[segments.stream[resends.element]]
-    rows = resends.element[again]
-    if len(rows) and len(element):
-        floor = segments.stream[rows] * SPAN
-        low = np.maximum(segments.begin[rows], 0) + floor
-        # Of a large segment (offload) only a part was lost: what lies before it did arrive.
-        splits = distinct(low)
-        at = np.searchsorted(begin, splits, "right") - 1
-        inside = (at >= 0) & (splits > begin[at]) & (splits < stop[at])
-        splits, at = splits[inside], at[inside]
-        element = np.insert(element, at + 1, element[at])
-        stop = np.insert(stop, at + 1, stop[at])
-        begin = np.insert(begin, at + 1, splits)
-        stop[:-1] = np.minimum(stop[:-1], begin[1:])
-        arrival = segments.time[element]
-        first = np.searchsorted(stop, low, "right")
-        last = np.searchsorted(begin, segments.end[rows] + floor, "left")
-        # A segment repeats a few pieces at most, save where someone plays tricks.
-        last = np.minimum(last, first + 64)
-        for step in range(int((last - first).max(initial=0))):
-            hit = first + step < last
-            np.maximum.at(arrival, first[hit] + step, segments.time[rows[hit]])
-    else:
-        arrival = segments.time[element]
-    stream = segments.stream[element]
-
-    some = np.flatnonzero(segments.counts)
-    end = np.zeros(len(segments.counts), np.int64)
-    np.maximum.at(end, stream, stop - stream * SPAN)
-    fin = np.flatnonzero(segments.carries & ((segments.flags & FIN) != 0))
-    np.maximum.at(end, segments.stream[fin], segments.end[fin])
-    last = segments.starts[some] + segments.counts[some] - 1
-    acked = np.zeros(len(segments.counts), np.int64)
-    acked[some ^ 1] = segments.ack_top[last] - some * SPAN
-    # One byte acknowledged beyond the last is the FIN's, seen or not (RFC 9293, 3.4).
-    end = np.where(acked > end + 1, acked, end)
-    return BatchPieces(
-        packet=segments.index[element],
-        skip=begin - stream * SPAN - segments.begin[element],
-        stream=stream,
-        begin=begin - stream * SPAN,
-        length=stop - begin,
-        arrival=arrival,
-        end=end,
-        mid=segments.mid,
-    )
 
 
 def _join_pieces(

@@ -31,7 +31,7 @@ from capture_analyzer.pipeline.tcp.segments import Bools, Segments
 from capture_analyzer.pipeline.tcp.vantage import SIDES
 
 if TYPE_CHECKING:
-    from capture_analyzer.pipeline.tcp.analyse import BatchPieces
+    from capture_analyzer.pipeline.tcp.pieces import BatchPieces
 
 _MAX_SHIFT = 14  # RFC 7323, section 2.3: a larger shift counts as 14
 
