@@ -18,6 +18,8 @@ MAX_FILES: Final = 60_000
 """What the files table can number, with room for the buffers of reassembled fragments."""
 
 _DESCRIPTORS_BESIDE: Final = 64
+"""Descriptors for what is opened besides: spools, outputs, pipes."""
+
 _PATTERN: Final = frozenset("*?[")
 
 
@@ -109,7 +111,7 @@ def allow_open_files(count: int) -> None:
         return
     import resource
 
-    wanted = count + _DESCRIPTORS_BESIDE
+    wanted = count + _open_files() + _DESCRIPTORS_BESIDE
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= wanted:
         return
@@ -117,3 +119,10 @@ def allow_open_files(count: int) -> None:
         wanted = min(wanted, hard)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _open_files() -> int:
+    """How many files this process has open, where the operating system tells."""
+    with contextlib.suppress(OSError):
+        return sum(1 for _ in Path("/dev/fd").iterdir())
+    return 0

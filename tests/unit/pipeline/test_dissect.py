@@ -13,7 +13,6 @@ from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.secrets import Secrets
 from capture_analyzer.model.tls_records import ROLE_CODE
-from capture_analyzer.pipeline import dissect as package
 from capture_analyzer.pipeline.dissect import Dissected, dissect
 from capture_analyzer.pipeline.dissect.guard import Guard
 from capture_analyzer.pipeline.flows import group
@@ -21,6 +20,7 @@ from capture_analyzer.pipeline.reassemble import Streams, reassemble
 from capture_analyzer.pipeline.redact import Redactor
 from capture_analyzer.pipeline.scan import scan
 from capture_analyzer.pipeline.tcp import analyse
+from capture_analyzer.protocols.http1 import connection as http1
 from capture_analyzer.readers import open_capture
 
 
@@ -183,14 +183,14 @@ def test_close_notify_by_length_at_the_end(run):
 
 def test_a_failing_parser_costs_its_connection_only(run, monkeypatch):
     monkeypatch.setattr(Guard, "raises", False)
-    real = package.parse
+    real = http1.parse
 
     def failing(client, server, redactor):
         if client.stream.connection_no == 0:
             raise ZeroDivisionError("secret text")
         return real(client, server, redactor)
 
-    monkeypatch.setattr(package, "parse", failing)
+    monkeypatch.setattr(http1, "parse", failing)
     connections, result = run((GET, OK), (GET, OK))
     assert [c.protocol for c in connections] == ["opaque", "http/1.1"]
     (anomaly,) = result.anomalies

@@ -13,6 +13,7 @@ from capture_analyzer.model.analysis import Analysis
 from capture_analyzer.model.record_sizes import SIZINGS, RecordSizes
 from capture_analyzer.model.tls_records import ROLES
 from capture_analyzer.report import record_rows
+from capture_analyzer.report.choice import ALL
 
 
 def read(captures: Path, name: str, *, keys: bool = True) -> Analysis:
@@ -96,14 +97,14 @@ def test_of_some_connections(captures: Path) -> None:
 
 def test_rows_of_the_report(captures: Path) -> None:
     ((number, client, of_server, points, telling),) = record_rows.rows(
-        read(captures, "sse-stall").tables, 1000
+        read(captures, "sse-stall").tables, ALL, 1000
     )
     assert number == 0
     assert client is not None
     assert of_server is not None
     assert telling == 1, "each token has a record"
     assert len(points[2]) == len(points[3]) == of_server[0]
-    many = record_rows.rows(read(captures, "tls-tiny-records").tables, 1)[0]
+    many = record_rows.rows(read(captures, "tls-tiny-records").tables, ALL, 1)[0]
     assert len(many[3][3]) == many[2][0] <= record_rows.MAX_POINTS
     assert many[4] == 0
 
@@ -121,15 +122,15 @@ def test_rows_of_the_report(captures: Path) -> None:
 def test_lengths_of_tokens_are_given_away(
     captures: Path, name: str, keys: bool, telling: int
 ) -> None:
-    rows = record_rows.rows(read(captures, name, keys=keys).tables, 1)
+    rows = record_rows.rows(read(captures, name, keys=keys).tables, ALL, 1)
     assert [row[4] for row in rows] == [telling]
 
 
 def test_points_are_bounded(captures: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_rows, "MAX_POINTS", 10)
     tables = read(captures, "tls-tiny-records").tables
-    points = record_rows.rows(tables, 1)[0][3]
+    points = record_rows.rows(tables, ALL, 1)[0][3]
     assert [len(column) for column in points] == [1, 1, 10, 10]
     assert set(points[3]) == {30}, "of each few the largest"
     monkeypatch.setattr(record_rows, "MAX_ALL_POINTS", 5)
-    assert record_rows.rows(tables, 1)[0][3] is None
+    assert record_rows.rows(tables, ALL, 1)[0][3] is None

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -36,13 +37,23 @@ def slowly(number: int) -> tuple[int, int]:
     return number, os.getpid()
 
 
-def nobody_left() -> bool:
-    """Whether this process has no children, not even dead ones."""
-    try:
-        os.waitpid(-1, os.WNOHANG)
-    except ChildProcessError:
-        return True
-    return False
+@pytest.fixture(autouse=True)
+def nobody_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No worker is left behind, not even a dead one; children of other tests don't count."""
+    forked: list[int] = []
+    fork = os.fork
+
+    def noted() -> int:
+        number = fork()
+        if number:
+            forked.append(number)
+        return number
+
+    monkeypatch.setattr(os, "fork", noted)
+    yield
+    for number in forked:
+        with pytest.raises(ChildProcessError):
+            os.waitpid(number, os.WNOHANG)
 
 
 def test_results_come_in_the_order_of_the_units() -> None:
@@ -50,7 +61,6 @@ def test_results_come_in_the_order_of_the_units() -> None:
     assert [number for number, _ in found] == list(range(60))
     assert len({pid for _, pid in found}) == 3
     assert os.getpid() in {pid for _, pid in found}
-    assert nobody_left()
 
 
 def test_rows_and_arrays_come_back_as_they_are() -> None:
@@ -106,7 +116,6 @@ def test_results_are_given_while_work_goes_on() -> None:
             break
     assert not done.all()
     assert os.getpid() == parent
-    assert nobody_left()
 
 
 def in_worker(parent: int) -> bool:
@@ -129,7 +138,6 @@ def test_a_killed_worker_is_one_error_and_leaves_nothing() -> None:
         WorkerError, match=r"signal 9 \(SIGKILL\); if memory was short, fewer --jobs"
     ):
         list(Processes(3, Room()).map(work, range(12)))
-    assert nobody_left()
 
 
 def test_a_worker_that_exits_is_an_error() -> None:
@@ -142,7 +150,6 @@ def test_a_worker_that_exits_is_an_error() -> None:
 
     with pytest.raises(WorkerError, match="exit code 3"):
         list(Processes(2, Room()).map(work, range(12)))
-    assert nobody_left()
 
 
 def test_a_worker_that_raises_says_where_but_not_what() -> None:
@@ -159,7 +166,6 @@ def test_a_worker_that_raises_says_where_but_not_what() -> None:
         list(Processes(2, Room()).map(work, range(12)))
     assert "own words" not in str(got.value)
     assert "own words" in got.value.trace
-    assert nobody_left()
 
 
 @pytest.mark.parametrize("error", [OptionError("no such option"), TwoPointsError("a", "b")])
@@ -173,7 +179,6 @@ def test_what_is_raised_on_purpose_is_an_error_of_ours(error: Exception) -> None
 
     with pytest.raises((type(error), WorkerError)):
         list(Processes(2, Room()).map(work, range(12)))
-    assert nobody_left()
 
 
 def test_an_error_of_the_parent_ends_the_workers_at_once() -> None:
@@ -188,7 +193,6 @@ def test_an_error_of_the_parent_ends_the_workers_at_once() -> None:
     with pytest.raises(KeyboardInterrupt):
         list(Processes(3, Room()).map(work, range(12)))
     assert time.monotonic() - begin < 30
-    assert nobody_left()
 
 
 ENDLESS = """
