@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from capture_analyzer.model.column import column
 from capture_analyzer.model.quick_dataclass import quick_dataclass
@@ -68,6 +68,23 @@ class TlsSummary:
     )
     duration_ns: int | None = column("end_ns - start_ns.", unit="ns", default=None)
     end_certain: bool = column("end_ns is read off, not inferred.", default=False)
+
+
+_TLS13_OVERHEAD: Final = 17  # inner content type and a 16-octet tag (RFC 8446, section 5.2)
+_GCM_OVERHEAD: Final = 24  # explicit nonce and tag (RFC 5288, section 3)
+_CHACHA20_OVERHEAD: Final = 16  # the tag alone (RFC 7905, section 2)
+
+
+def record_overhead(tls: TlsSummary | None) -> int:
+    """Octets of a protected record's fragment that are not content, padding aside.
+
+    Of the AEAD suites; without a known version as in TLS 1.3.
+    """
+    if tls is None or tls.version is None or tls.version == "TLS 1.3":
+        return _TLS13_OVERHEAD
+    if tls.cipher_suite and "CHACHA20" in tls.cipher_suite:
+        return _CHACHA20_OVERHEAD
+    return _GCM_OVERHEAD
 
 
 @quick_dataclass

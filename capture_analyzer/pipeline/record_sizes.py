@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from capture_analyzer.model.connections import Connection, TlsSummary
+from capture_analyzer.model.connections import Connection, record_overhead
 from capture_analyzer.model.record_sizes import SIZING_CODE, RecordSizes
 from capture_analyzer.model.tls_records import ROLE_CODE, TlsRecords
 
@@ -29,9 +29,6 @@ GROWTH: Final = 2
 FULL_BYTES: Final = 1024  # records below this are as large as what was written
 EQUAL_RECORDS: Final = 3  # so many of one size are no chance
 
-_TLS13_OVERHEAD: Final = 17  # inner content type and tag (RFC 8446, section 5.2)
-_GCM_OVERHEAD: Final = 24  # explicit nonce and tag (RFC 5288, section 3)
-_CHACHA20_OVERHEAD: Final = 16  # the tag alone (RFC 7905, section 2)
 
 Ints = NDArray[np.int64]
 
@@ -61,7 +58,7 @@ def add_record_sizes(
     group = owner.astype(np.int64) * 2 + ~records.from_client[rows]
     first = np.flatnonzero(np.r_[True, group[1:] != group[:-1]])
     counts = np.diff(np.r_[first, len(rows)])
-    overhead = np.array([_overhead(c.tls) for c in connections], np.int64)
+    overhead = np.array([record_overhead(c.tls) for c in connections], np.int64)
     length = records.length[rows].astype(np.int64)
     plain = records.plaintext_bytes[rows].astype(np.int64)
     content = np.where(plain >= 0, plain, np.maximum(length - overhead[owner], 0))
@@ -88,14 +85,6 @@ def add_record_sizes(
     table.median_bytes = content[by_size[first + (counts - 1) // 2]].astype(np.int32)
     table.largest_bytes = np.maximum.reduceat(content, first).astype(np.int32)
     _add_sizing(table, content, records.seen_ns[rows], first, counts)
-
-
-def _overhead(tls: TlsSummary | None) -> int:
-    if tls is None or tls.version is None or tls.version == "TLS 1.3":
-        return _TLS13_OVERHEAD
-    if tls.cipher_suite and "CHACHA20" in tls.cipher_suite:
-        return _CHACHA20_OVERHEAD
-    return _GCM_OVERHEAD
 
 
 def _add_sizing(

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from capture_maker.simulation import US, Signal
-from capture_maker.tls import RECORD_HEADER, TlsSocket
+from capture_maker.tls import RECORD_HEADER, TlsSocket, place_of
 
 HANDSHAKE, APPLICATION_DATA, ALERT = 22, 23, 21
 KEY_UPDATE = 24
@@ -122,13 +122,7 @@ class RecordSocket(TlsSocket):
 
     def locate(self, start: int, index: int) -> int:
         """See `TlsSocket.locate`."""
-        for first, _, size in self._spans:
-            if first < start:
-                continue
-            if index < size:
-                return first + RECORD_HEADER + index
-            index -= size
-        raise ValueError("the write has no such byte")
+        return place_of(self._spans, start, index)
 
     def update_keys(self) -> None:
         """Send KeyUpdate (not asking for the peer's) and go on with new keys."""

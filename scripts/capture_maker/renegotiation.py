@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from capture_maker import authority
 from capture_maker.scripted import _draw, _extension, _message, _vector
 from capture_maker.simulation import US, Signal
-from capture_maker.tls import RECORD_HEADER, TlsSocket
+from capture_maker.tls import RECORD_HEADER, TlsSocket, place_of
 
 CHANGE, ALERT, HANDSHAKE, DATA = 20, 21, 22, 23
 SUITE = 0xC02B  # ECDHE-ECDSA-AES128-GCM-SHA256
@@ -134,13 +134,7 @@ class Tls12Socket(TlsSocket):
 
     def locate(self, start: int, index: int) -> int:
         """See `TlsSocket.locate`."""
-        for first, _, size in self._spans:
-            if first < start:
-                continue
-            if index < size:
-                return first + RECORD_HEADER + 8 + index
-            index -= size
-        raise ValueError("the write has no such byte")
+        return place_of(self._spans, start, index, nonce=8)
 
     def renegotiate(self, *, asked: bool = False) -> Generator[Signal, None, None]:
         """The client shakes hands again, and waits for the end of it.

@@ -16,7 +16,7 @@ from capture_maker.records import Keys
 from capture_maker.scripted import Script, _draw, _extension, _message, _vector
 from capture_maker.simulation import US, Signal
 from capture_maker.tcp import Endpoint
-from capture_maker.tls import RECORD_HEADER, TlsSocket
+from capture_maker.tls import RECORD_HEADER, TlsSocket, place_of
 
 CHANGE, ALERT, HANDSHAKE, DATA = 20, 21, 22, 23
 SUITE, CIPHER = 0x1301, "TLS_AES_128_GCM_SHA256"
@@ -208,13 +208,7 @@ class ScriptedSocket13(TlsSocket):
 
     def locate(self, start: int, index: int) -> int:
         """See `TlsSocket.locate`."""
-        for first, _, size in self._spans:
-            if first < start:
-                continue
-            if index < size:
-                return first + RECORD_HEADER + index
-            index -= size
-        raise ValueError("the write has no such byte")
+        return place_of(self._spans, start, index)
 
     def receive(self) -> Generator[Signal, None, bytes]:
         """Wait for content and take it."""

@@ -12,7 +12,7 @@ import functools
 import hashlib
 import ssl
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from pathlib import Path
 
 from cryptography import x509
@@ -217,3 +217,23 @@ class TlsSocket:
 
 
 __all__ = ["Process", "TlsSocket", "certificate_chain", "client_context", "server_context"]
+
+
+def place_of(
+    spans: Iterable[tuple[int, int, int]], start: int, index: int, *, nonce: int = 0
+) -> int:
+    """Where a byte of content lies in the stream, for `TlsSocket.locate`.
+
+    Args:
+        spans: of each record: begin, end, size of its content.
+        start: where the write with the byte began in the stream.
+        index: of the byte in that write.
+        nonce: octets in front of the ciphertext of each record.
+    """
+    for first, _, size in spans:
+        if first < start:
+            continue
+        if index < size:
+            return first + RECORD_HEADER + nonce + index
+        index -= size
+    raise ValueError("the write has no such byte")

@@ -38,7 +38,7 @@ from capture_analyzer.detectors.contract import Meta
 from capture_analyzer.detectors.servers import Server, label, server_of
 from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.column import column, distinct, rows_equal
-from capture_analyzer.model.connections import Connection, TlsSummary
+from capture_analyzer.model.connections import Connection, record_overhead
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding, Severity
 from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.model.tls_records import ROLE_CODE
@@ -93,7 +93,7 @@ def detect(tables: Tables, options: Options) -> Iterable[Finding]:
     if not len(data):
         return
     stream = 2 * records.connection_no[data].astype(np.int64) + ~records.from_client[data]
-    overhead = np.array([_overhead(c.tls) for c in tables.connections], np.int64)
+    overhead = np.array([record_overhead(c.tls) for c in tables.connections], np.int64)
     content = np.where(
         records.plaintext_bytes[data] >= 0,
         records.plaintext_bytes[data],
@@ -130,13 +130,6 @@ def detect(tables: Tables, options: Options) -> Iterable[Finding]:
         )
     for (_, from_client), group in groups.items():
         yield _finding(tables, group, from_client, options)
-
-
-def _overhead(tls: TlsSummary | None) -> int:
-    """Bytes of a record's fragment that are not plaintext (RFC 8446, 5.2; RFC 5288; RFC 7905)."""
-    if tls is None or tls.version is None or tls.version == "TLS 1.3":
-        return 17
-    return 16 if tls.cipher_suite and "CHACHA20" in tls.cipher_suite else 24
 
 
 def _control(

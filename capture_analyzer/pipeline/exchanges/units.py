@@ -9,13 +9,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from capture_analyzer.model.connections import Connection, TlsSummary
+from capture_analyzer.model.connections import Connection, record_overhead
 from capture_analyzer.model.quick_dataclass import quick_dataclass
 
 _NEVER_NS: Final = 1 << 60
-_TLS13_OVERHEAD: Final = 17  # inner content type and a 16-byte tag (RFC 8446, section 5.2)
-_GCM_OVERHEAD: Final = 24  # explicit nonce and tag (RFC 5288, section 3)
-_CHACHA20_OVERHEAD: Final = 16  # the tag alone (RFC 7905, section 2)
 
 
 @quick_dataclass
@@ -38,7 +35,7 @@ class Speech:
             may_be_h2=may_be_h2(connections),
             may_be_h1=np.array(h1, np.bool_),
             keeps_start=np.array([c.roles_certain for c in connections], np.bool_),
-            overhead=np.array([_overhead(c.tls) for c in connections], np.int32),
+            overhead=np.array([record_overhead(c.tls) for c in connections], np.int32),
             round_trip_ns=np.array(
                 [c.server_side_rtt_ns or _NEVER_NS for c in connections], np.int64
             ),
@@ -67,14 +64,6 @@ def _may_be(connection: Connection, protocol: str) -> bool:
     # No ALPN: HTTP/2 over TLS requires it (RFC 9113, section 3.2). Without the ClientHello
     # nothing can be excluded.
     return protocol == "http/1.1" or connection.tls.start_ns is None
-
-
-def _overhead(tls: TlsSummary | None) -> int:
-    if tls is None or tls.version is None or tls.version == "TLS 1.3":
-        return _TLS13_OVERHEAD
-    if tls.cipher_suite and "CHACHA20" in tls.cipher_suite:
-        return _CHACHA20_OVERHEAD
-    return _GCM_OVERHEAD
 
 
 @quick_dataclass
