@@ -56,7 +56,6 @@ def run() -> NoReturn:
         output.drop()
     except OSError as error:
         code = _unwritten(error)
-        output.drop()
     process.end(code)
 
 
@@ -99,7 +98,8 @@ def _complain(sentence: str) -> None:
 
 
 def _unwritten(error: OSError) -> int:
-    """What was to be printed found no place, such as on a full disk."""
+    """What was to be printed found no place, such as on a full disk: said once."""
+    output.drop()  # or what is still in its buffer fails again, and is complained of again
     _complain(f"the output can't be written: {error.strerror}")
     return exit_codes.USAGE
 

@@ -1,4 +1,4 @@
-"""Standard output when nobody reads it any more."""
+"""Standard output when nobody reads it any more, or when it finds no place."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 
 def drop() -> None:
-    """Say nothing more: whoever read the pipe has seen enough, which is no error.
+    """Say nothing more: whoever read the pipe has seen enough, or the disk is full.
 
     Python would otherwise complain when it flushes standard output at its end.
     """

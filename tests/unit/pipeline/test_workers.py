@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import signal
@@ -196,9 +197,12 @@ def test_an_error_of_the_parent_ends_the_workers_at_once() -> None:
 
 
 ENDLESS = """
-import os, sys, time
+import os, signal, sys, time
 from capture_analyzer.model.room import Room
 from capture_analyzer.pipeline.workers import Processes
+
+# A shell without a terminal lets what it starts in the background ignore the interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def work(number):
     os.write(1, b"%d\\n" % os.getpid())
@@ -208,21 +212,25 @@ list(Processes(2, Room()).map(work, range({units})))
 """
 
 
-def start(*, units: int, short: bool) -> tuple[subprocess.Popen[str], list[int]]:
+@contextlib.contextmanager
+def started(*, units: int, short: bool) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
     """A process that works with another one, and the numbers of both."""
     program = ENDLESS.format(units=units, short=short)
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", program],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-    )
-    assert process.stdout is not None
-    pids: set[int] = set()
-    while len(pids) < 2:
-        pids.add(int(process.stdout.readline()))
-    return process, sorted(pids)
+    ) as process:
+        try:
+            assert process.stdout is not None
+            pids: set[int] = set()
+            while len(pids) < 2:
+                pids.add(int(process.stdout.readline()))
+            yield process, sorted(pids)
+        finally:
+            process.kill()
 
 
 def gone(pid: int) -> bool:
@@ -237,15 +245,15 @@ def gone(pid: int) -> bool:
 
 
 def test_an_interrupt_from_the_terminal_ends_all() -> None:
-    process, pids = start(units=100, short=False)
-    os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    with started(units=100, short=False) as (process, pids):
+        os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
     assert errors.count("KeyboardInterrupt") == 1  # of the parent alone
     assert all(map(gone, pids))
 
 
 def test_workers_end_when_their_parent_was_killed() -> None:
-    process, pids = start(units=100_000, short=True)
-    process.kill()
-    process.communicate(timeout=60)
+    with started(units=100_000, short=True) as (process, pids):
+        process.kill()
+        process.communicate(timeout=60)
     assert all(map(gone, pids))
