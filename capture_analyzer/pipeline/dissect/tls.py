@@ -236,6 +236,7 @@ class _Heads:
         Of most columns few numbers are looked at, so they become Python objects only then.
         """
         walked, records, chunks = self.walked, self.records, self.chunks
+        streams = self.streams  # `fragment` must not hold this object, which holds it
         first, last = walked.first_chunk[which], walked.last_chunk[which]
         offset = walked.offset[which] + HEADER_BYTES
         length = walked.length[which]
@@ -253,7 +254,7 @@ class _Heads:
         )
         positions = np.where(in_one, chunks.buffer_offsets[first] + skip, -1).data
         buffer_nos, lengths = chunks.buffer_nos[first].data, columns.lengths
-        views = [memoryview(buffer) for buffer in self.streams.buffers]
+        views = [memoryview(buffer) for buffer in streams.buffers]
 
         def fragment(place: int) -> bytes | None:
             at = positions[place]
@@ -263,7 +264,7 @@ class _Heads:
             if not walked.complete[record]:
                 return None
             row, start = int(walked.row[record]), int(offset[place])
-            return self.streams.stream(row >> 1, not row & 1).read(start, start + lengths[place])
+            return streams.stream(row >> 1, not row & 1).read(start, start + lengths[place])
 
         return columns, fragment
 

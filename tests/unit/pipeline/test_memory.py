@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import mmap
 import struct
 import tracemalloc
@@ -16,6 +17,7 @@ from capture_analyzer.model import room as rooms
 from capture_analyzer.model.packets import Packets
 from capture_analyzer.model.room import Room
 from capture_analyzer.pipeline import batches, flows
+from capture_analyzer.pipeline.build import build
 from capture_analyzer.pipeline.flows import group
 from capture_analyzer.pipeline.scan import scan
 from capture_analyzer.readers import open_captures
@@ -98,3 +100,28 @@ def test_batches_are_of_equal_size_and_whole(monkeypatch: pytest.MonkeyPatch) ->
     assert max(len(batch.flows.order) for batch in cut if len(batch.flows) > 1) <= 100
     assert np.concatenate([batch.flows.order for batch in cut]).tolist() == order.tolist()
     assert sum(len(batch.flows) for batch in cut) == len(lengths)
+
+
+@pytest.mark.parametrize("name", ["tls12-no-keys.pcap", "http-keepalive.pcap", "sse-h2.pcap"])
+def test_no_array_waits_for_the_garbage_collector(captures: Path, name: str) -> None:
+    """The program runs without it: arrays that refer to each other would stay for good."""
+    capture = open_captures([captures / name])
+    build(capture)  # what is imported and cached by the way
+    gc.collect()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    gc.disable()
+    try:
+        tables = build(capture)
+        gc.collect()
+        kept = [type(each) for each in gc.garbage if holds_array(each)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert len(tables.packets)
+    assert not kept
+
+
+def holds_array(value: object) -> bool:
+    """Whether it refers to an array."""
+    return any(isinstance(each, np.ndarray) for each in gc.get_referents(value))
