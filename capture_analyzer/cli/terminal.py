@@ -243,7 +243,7 @@ def _slowest(analysis: Analysis, claimed: NDArray[np.int32], columns: int) -> _L
         status = "-" if row.status is None else str(row.status)
         line: Line = [
             (f"{row.exchange_no:4d}  {fit(method, method_columns)} ", ""),
-            (fit(printable(_place(row, tables)), room), ""),
+            (fit(printable(labels.place(row, tables.connections[row.connection_no])), room), ""),
             (f" {status:>4}", ""),
             (right(wording.duration(_length(row)), _AMOUNT), ""),
         ]
@@ -282,14 +282,6 @@ def _method(row: Exchange, tables: Tables) -> str:
     if row.method:
         return printable(row.method)[:7]
     return "TLS" if tables.connections[row.connection_no].tls is not None else "TCP"
-
-
-def _place(row: Exchange, tables: Tables) -> str:
-    """Host and path; the absolute form of a target (RFC 9112, section 3.2.2) has its own."""
-    target = row.path or ""
-    if "://" in target.partition("?")[0]:
-        return target
-    return labels.host(row, tables.connections[row.connection_no]) + target
 
 
 def _closing(told: Verdict, columns: int, report: str | None) -> list[Line]:

@@ -35,10 +35,32 @@ def exchange(row: Exchange, connection: Connection) -> str:
     name = host(row, connection)
     if row.protocol == "opaque":
         return f"{name}, {'encrypted' if connection.tls is not None else 'not readable'}"
-    # The absolute form of a target (RFC 9112, section 3.2.2) names the host itself.
-    target = row.path or ""
-    place = target if "://" in target.partition("?")[0] else name + target
-    return f"{row.method} {place}" if row.method else place
+    where = place(row, connection)
+    return f"{row.method} {where}" if row.method else where
+
+
+def place(row: Exchange, connection: Connection) -> str:
+    """Host and path, without the host standing there twice."""
+    rest = target(row)
+    return rest if "://" in rest.partition("?")[0] else host(row, connection) + rest
+
+
+def target(row: Exchange) -> str:
+    """What the request target says behind the host.
+
+    That of CONNECT is the host alone (RFC 9112, section 3.2.3); the absolute form, as clients
+    send it to a proxy, begins with it (section 3.2.2). One that names another host than the
+    request goes to stays whole.
+    """
+    text = row.path or ""
+    if row.method == "CONNECT" and text == row.authority:
+        return ""
+    scheme, colon, rest = text.partition("://")
+    if colon and row.authority and "?" not in scheme and rest.startswith(row.authority):
+        behind = rest[len(row.authority) :]
+        if not behind or behind[0] in "/?":
+            return behind or "/"
+    return text
 
 
 def date(epoch_ns: int) -> str:

@@ -228,7 +228,7 @@ def _exchanges(tables: Tables, choice: Choice, unit: int, strings: StringTable) 
         add["shape"](shapes.setdefault(_shape(row), len(shapes)))
         connection = tables.connections[row.connection_no]
         add["host"](strings.number(labels.host(row, connection)))
-        add["path"](strings.number(row.path))
+        add["path"](strings.number(labels.target(row) if row.path else None))
         add["request"]((row.request_start_ns - row.start_ns) // unit)
         answer = row.response_start_ns
         add["answer"](-1 if answer is None else (answer - row.start_ns) // unit)

@@ -48,6 +48,11 @@ def test_names_of_exchanges(sample: ModuleType) -> None:
     row = tables.exchanges[9]
     row.path = "http://other.example/x"
     assert labels.exchange(row, tables.connections[1]) == "GET http://other.example/x"
+    row.path = f"http://{row.authority}/x"  # as a proxy is asked: the host stands in it
+    assert labels.target(row) == "/x"
+    assert labels.exchange(row, tables.connections[1]) == f"GET {row.authority}/x"
+    row.path = f"http://{row.authority}.evil.example"  # only begins like it
+    assert labels.exchange(row, tables.connections[1]) == f"GET {row.path}"
     row.path = "/go?to=http://other.example/x"  # only looks absolute
     assert labels.exchange(row, tables.connections[1]).startswith("GET flags.svc.example/go?to=")
 
@@ -81,3 +86,10 @@ def test_decryption(sample: ModuleType) -> None:
         state.decrypted = "yes"
     assert labels.decryption(tables) == "decrypted 6 of 6 TLS connections"
     assert labels.decryption(sample.clean().tables) == "no TLS"
+
+
+def test_connect_names_its_host_once(sample: ModuleType) -> None:
+    tables = sample.incident(keys=False).tables
+    row = tables.exchanges[9]
+    row.method, row.authority, row.path = "CONNECT", "api.example:443", "api.example:443"
+    assert labels.exchange(row, tables.connections[1]) == "CONNECT api.example:443"
