@@ -103,6 +103,7 @@ def build(
         merged.dissected,
         merged.exchanges,
     )
+    del merged
     count_aside(packets, flows, tcp.connections, aside)
     packets.unfinished = functools.partial(add_labels, epoch_ns=capture.epoch_ns)
 
@@ -129,20 +130,21 @@ def build(
     timeline.add_phases(exchanges, setups)
     progress("exchanges", 1, 2)
     events = collect_events(exchanges)
-    waits = find_waits(
-        Facts.of(
-            exchanges,
-            setups,
-            packets,
-            tcp,
-            streams,
-            dissected.tls_records,
-            dissected.handshake_messages,
-            events,
-            dissected.frames,
-            ocsp_fetches,
-        )
+    facts = Facts.of(
+        exchanges,
+        setups,
+        packets,
+        tcp,
+        streams,
+        dissected.tls_records,
+        dissected.handshake_messages,
+        events,
+        dissected.frames,
+        ocsp_fetches,
     )
+    del streams  # what follows works in their memory
+    waits = find_waits(facts)
+    del facts
     ledger = timeline.resolve(exchanges, waits)
     shown = Shown(tcp.connections, lookups, exchanges, events, waits, ledger, ocsp_fetches)
     if selection:

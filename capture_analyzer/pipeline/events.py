@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from capture_analyzer.model.column import concatenate
 from capture_analyzer.model.events import EVENT_KIND_CODE, Events
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.messages import EventRows, MessageEvent, StreamFacts
@@ -44,19 +43,27 @@ def collect_events(exchanges: Sequence[Exchange]) -> Events:
     begin = dict(zip(tables, starts_of(np.array(lengths)).tolist(), strict=True))
     first = np.array([begin[id(part.table)] + part.first for part in rows])
     count = np.array([len(part) for part in rows])
-    joined = concatenate(Events, tables.values())
-    index = places(first, count)
-    events = Events(
-        **{field.name: getattr(joined, field.name)[index] for field in dataclasses.fields(Events)}
-    )
-    numbers = np.array([exchange.exchange_no for exchange in streamed], np.int32)
-    events.exchange_no = np.repeat(numbers, count)
     starts = starts_of(count)
+    numbers = np.array([exchange.exchange_no for exchange in streamed], np.int32)
+    index = places(first, count)
+    events = Events(exchange_no=np.repeat(numbers, count))
+    for field in dataclasses.fields(Events):
+        if field.name != "exchange_no":
+            setattr(events, field.name, _taken(list(tables.values()), field.name, index))
     cadences = _cadences(events, np.repeat(np.arange(len(streams)), count), len(streams))
     for stream, start, part, cadence in zip(streams, starts.tolist(), rows, cadences, strict=True):
         stream.events = EventRows(events, start, start + len(part))
         stream.cadence_ns = cadence
     return events
+
+
+def _taken(tables: Sequence[Events], name: str, index: NDArray[np.int64]) -> NDArray[Any]:
+    """Elements of a column of all tables, which give it up: memory holds one column twice only."""
+    joined = np.concatenate([getattr(table, name) for table in tables])
+    for table in tables:
+        setattr(table, name, np.empty(0, joined.dtype))
+    column: NDArray[Any] = joined[index]
+    return column
 
 
 def _in_columns(streams: Sequence[StreamFacts]) -> list[EventRows]:

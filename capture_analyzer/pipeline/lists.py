@@ -5,6 +5,8 @@ A list is a stretch of the array; `counts` says how long each is, in their order
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,6 +25,23 @@ def places(firsts: Ints, counts: Ints) -> Ints:
     shift = np.repeat(firsts - starts_of(counts), counts)
     shift += np.arange(len(shift))
     return shift
+
+
+def in_parts(bounds: Ints, most: int) -> Iterator[tuple[int, int]]:
+    """Lists in parts of at most `most` elements (or of one list), so that work stays in cache.
+
+    Yields the number of a part's first list, and that behind its last.
+
+    Args:
+        bounds: where each list begins, and where the last ends.
+        most: elements of a part.
+    """
+    first, count = 0, len(bounds) - 1
+    while first < count:
+        full = np.searchsorted(bounds, bounds[first] + most, "right")
+        stop = max(int(full) - 1, first + 1)
+        yield first, stop
+        first = stop
 
 
 def stable_order(numbers: NDArray[np.int32]) -> NDArray[np.intp]:

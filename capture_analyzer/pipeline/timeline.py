@@ -21,14 +21,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.causes import CAUSE_CODE
-from capture_analyzer.model.column import NO_TIME
+from capture_analyzer.model.column import NO_TIME, concatenate
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.waits import Ledger, Waits
 from capture_analyzer.pipeline.join import Setup
-from capture_analyzer.pipeline.lists import places
+from capture_analyzer.pipeline.lists import in_parts, places, stable_order
 
 LONG_NS: Final = 100_000_000
 """From this length on a wait keeps an entry of its own."""
+
+_WAITS_AT_ONCE: Final = 32_768
 
 _UNKNOWN: Final = CAUSE_CODE["unknown"]
 
@@ -54,14 +56,50 @@ def resolve(exchanges: Sequence[Exchange], waits: Waits) -> Ledger:
     end = np.array([x.last_ns if x.end_ns is None else x.end_ns for x in exchanges], np.int64)
     end = np.maximum(end, start)
 
+    token = np.array(
+        [NO_TIME if x.ttft_ns is None else x.request_start_ns + x.ttft_ns for x in exchanges],
+        np.int64,
+    )
+    # By exchange; those of one keep their order.
     chosen = np.flatnonzero(waits.exchange_no >= 0)
-    owner = waits.exchange_no[chosen]
+    chosen = chosen[stable_order(waits.exchange_no[chosen])]
+    bounds = np.searchsorted(waits.exchange_no[chosen], np.arange(count + 1, dtype=np.int32))
+    parts = []
+    for first, stop in in_parts(bounds + np.arange(count + 1), _WAITS_AT_ONCE):
+        part = slice(first, stop)
+        mine = chosen[bounds[first] : bounds[stop]]
+        parts.append(_resolved(first, start[part], end[part], token[part], waits, mine))
+    ledger: Ledger = concatenate(Ledger, parts)
+    return ledger
+
+
+def _resolved(
+    first_no: int,
+    start: NDArray[np.int64],
+    end: NDArray[np.int64],
+    token: NDArray[np.int64],
+    waits: Waits,
+    chosen: NDArray[np.intp],
+) -> Ledger:
+    """The ledger of some exchanges that follow each other.
+
+    Args:
+        first_no: number of the first of them.
+        start: where each starts.
+        end: where it ends.
+        token: when its first generated content was there; NO_TIME without one.
+        waits: of all exchanges.
+        chosen: those of these, by exchange.
+    """
+    count = len(start)
+    owner = waits.exchange_no[chosen] - first_no
     begins = np.maximum(waits.from_ns[chosen], start[owner])
     ends = np.minimum(waits.to_ns[chosen], end[owner])
     real = ends > begins
     chosen, owner, begins, ends = chosen[real], owner[real], begins[real], ends[real]
 
-    token_owner, token = _first_tokens(exchanges, start, end)
+    token_owner = np.flatnonzero((token > start) & (token < end))
+    token = token[token_owner]
 
     # Elementary pieces: piece k reaches from instant k to instant k + 1 of its exchange.
     everyone = np.arange(count)
@@ -132,7 +170,7 @@ def resolve(exchanges: Sequence[Exchange], waits: Waits) -> Ledger:
             waits.packet_c[opening] > 0, waits.packet_c[opening], waits.packet_c[closing]
         )
     return Ledger(
-        exchange_no=exchange_no.astype(np.int32),
+        exchange_no=(exchange_no + first_no).astype(np.int32),
         from_ns=from_ns,
         to_ns=to_ns,
         cause=cause[entries],
@@ -168,20 +206,6 @@ def _runs(
     final = ends == np.repeat(stops, np.diff(np.append(first, len(order))))
     last = np.maximum.reduceat(np.where(final, order, -1), first)
     return begins[first], stops, order[first], last
-
-
-def _first_tokens(
-    exchanges: Sequence[Exchange], start: NDArray[np.int64], end: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Exchanges whose answer is streamed, and when its first generated content was there."""
-    rows = [
-        (number, exchange.request_start_ns + exchange.ttft_ns)
-        for number, exchange in enumerate(exchanges)
-        if exchange.ttft_ns is not None
-    ]
-    owner, token = np.array(rows, np.int64).reshape(-1, 2).T
-    inside = (token > start[owner]) & (token < end[owner])
-    return owner[inside], token[inside]
 
 
 def _by_owner_and_time(

@@ -29,7 +29,7 @@ from capture_analyzer.pipeline.intervals import (
     group_bounds,
     running_maximum,
 )
-from capture_analyzer.pipeline.lists import stable_order
+from capture_analyzer.pipeline.lists import in_parts, places, stable_order, starts_of
 from capture_analyzer.pipeline.reassemble import Streams
 
 STEP_NS: Final = 1_000_000
@@ -47,6 +47,8 @@ SHY_ROUND_TRIPS: Final = 4
 
 LATE_NS: Final = 30_000_000
 """A segment that was this much longer on its way than the one before it was delayed there."""
+
+_SEGMENTS_AT_ONCE: Final = 16_384
 
 _LOSS: Final = HOLE_KINDS.index("loss")
 
@@ -75,13 +77,35 @@ class Sending:
     packet_no: NDArray[np.int32]
     free: NDArray[np.bool_]
 
+    def rows(self, part: slice) -> Sending:
+        """Some of the elements; what is written to them is written to these."""
+        return Sending(
+            self.stream[part],
+            self.start[part],
+            self.end[part],
+            self.seen[part],
+            self.left[part],
+            self.packet_no[part],
+            self.free[part],
+        )
+
     def holding(self, stream: Indices, offset: Times) -> Indices:
         """The elements that hold these bytes; -1 where the capture lacks them."""
-        low, high = group_bounds(self.stream, stream)
-        found = bisect_right(self.start, low, high, offset) - 1
-        real = found >= low
-        real[real] = offset[real] < self.end[found[real]]
-        return np.where(real, found, -1)
+        result = np.full(len(stream), -1, np.intp)
+        if not len(self.stream):
+            return result
+        bounds = np.append(
+            0, np.cumsum(np.bincount(self.stream, minlength=stream.max(initial=0) + 1))
+        )
+        for first in range(0, len(stream), _SEGMENTS_AT_ONCE):
+            part = slice(first, first + _SEGMENTS_AT_ONCE)
+            number, wanted = stream[part], offset[part]
+            low = bounds[number]
+            found = bisect_right(self.start, low, bounds[number + 1], wanted) - 1
+            real = found >= low
+            real[real] = wanted[real] < self.end[found[real]]
+            result[part][real] = found[real]
+        return result
 
     def released(self, element: Indices) -> Indices:
         """The last free element of the stream up to each; -1 without one."""
@@ -113,31 +137,40 @@ def of_servers(
     numbers = 2 * connections + 1
     counts = streams.bounds[numbers + 1] - streams.bounds[numbers]
     stream = np.repeat(numbers, counts)
-    first = np.cumsum(counts) - counts
-    element = np.arange(len(stream)) + np.repeat(streams.bounds[numbers] - first, counts)
+    element = places(streams.bounds[numbers], counts)
+    seen = streams.seen_ns[element]
+    start = streams.starts[element]
     sending = Sending(
         stream=stream,
-        start=streams.starts[element],
-        end=streams.starts[element] + streams.lengths[element],
-        seen=streams.seen_ns[element],
-        left=streams.seen_ns[element].copy(),
+        start=start,
+        end=start + streams.lengths[element],
+        seen=seen,
+        left=seen.copy(),
         packet_no=streams.packet_nos[element],
         free=np.zeros(len(stream), np.bool_),
     )
-    if len(stream):
-        _judge(sending, streams, element, packets, links, holes)
+    acks = _Acks.of(packets, wanted)
+    repairs = _Repairs.of(holes)
+    bounds = np.append(starts_of(counts), len(stream))
+    for first, stop in in_parts(bounds, _SEGMENTS_AT_ONCE):
+        part = slice(int(bounds[first]), int(bounds[stop]))
+        if part.start == part.stop:
+            continue
+        acked = _Acknowledged.of(
+            streams,
+            element[part],
+            packets,
+            stream[part],
+            acks.of_connections(connections[first:stop]),
+        )
+        _judge(sending.rows(part), packets, links, acked, repairs)
     return sending
 
 
 def _judge(
-    sending: Sending,
-    streams: Streams,
-    element: Indices,
-    packets: Packets,
-    links: Links,
-    holes: Holes,
+    sending: Sending, packets: Packets, links: Links, acked: _Acknowledged, repairs: _Repairs
 ) -> None:
-    """Fill in `free` and `left`."""
+    """Fill in `free` and `left` of whole streams."""
     stream, seen = sending.stream, sending.seen
     opens = np.ones(len(stream), np.bool_)
     opens[1:] = stream[1:] != stream[:-1]
@@ -157,14 +190,13 @@ def _judge(
 
     known = links.beyond[connection] != NO_TIME
     beyond = np.where(known, links.beyond[connection], 0)
-    acked = _Acknowledged.of(streams, element, packets, stream)
     slack = JITTER_NS + beyond // 10
     surely, perhaps = acked.between(
         stream[fresh], seen[fresh] - beyond - slack, seen[fresh] - beyond + slack
     )
     earlier = fresh - FEW_SEGMENTS
     few = (earlier < bounds[place - 1]) | (sending.end[np.maximum(earlier, 0)] <= surely)
-    few &= seen[fresh] - _last_repair(holes, stream[fresh], seen[fresh]) > (
+    few &= seen[fresh] - repairs.last_before(stream[fresh], seen[fresh]) > (
         SHY_ROUND_TRIPS * links.round_trip[connection]
     )
 
@@ -185,18 +217,54 @@ def _judge(
         sending.left[long] -= _delay(sending, long, gap[long], packets)
 
 
-def _last_repair(holes: Holes, stream: Indices, times: Times) -> Times:
-    """When the last loss of each stream before an instant was repaired; long ago if never."""
-    lost = np.flatnonzero((holes.kind == _LOSS) & (holes.filled_ns != NO_TIME))
-    owner = 2 * holes.connection_no[lost].astype(np.int64) + ~holes.from_client[lost]
-    order = np.lexsort((holes.filled_ns[lost], owner))
-    owner, filled = owner[order], holes.filled_ns[lost[order]]
-    low, high = group_bounds(owner, stream)
-    found = bisect_right(filled, low, high, times) - 1
-    never = np.iinfo(np.int64).min // 4
-    if not len(filled):
-        return np.full(len(stream), never)
-    return np.where(found >= low, filled[found], never)
+@quick_dataclass
+class _Repairs:
+    """When losses were repaired: one element each, by stream, then time."""
+
+    stream: Indices
+    time: Times
+
+    @classmethod
+    def of(cls, holes: Holes) -> _Repairs:
+        """Those of all streams."""
+        lost = np.flatnonzero((holes.kind == _LOSS) & (holes.filled_ns != NO_TIME))
+        stream = 2 * holes.connection_no[lost].astype(np.int64) + ~holes.from_client[lost]
+        time = holes.filled_ns[lost]
+        order = np.lexsort((time, stream))
+        return cls(stream[order], time[order])
+
+    def last_before(self, stream: Indices, times: Times) -> Times:
+        """The last one of each stream before an instant; long ago if there is none."""
+        never = np.iinfo(np.int64).min // 4
+        if not len(self.time):
+            return np.full(len(stream), never)
+        low, high = group_bounds(self.stream, stream)
+        found = bisect_right(self.time, low, high, times) - 1
+        return np.where(found >= low, self.time[found], never)
+
+
+@quick_dataclass
+class _Acks:
+    """Acknowledgements of some clients: indices of packets, by connection."""
+
+    packet: Indices
+    bounds: Indices
+    """Where those of each connection begin, and behind the last where they end."""
+
+    @classmethod
+    def of(cls, packets: Packets, wanted: NDArray[np.bool_]) -> _Acks:
+        """Those of the connections that are wanted."""
+        asked = np.append(wanted, False)  # the last: of no connection
+        chosen = np.flatnonzero(
+            (packets.from_client == 1) & ((packets.flags & ACK) != 0) & asked[packets.connection_no]
+        )
+        owner = packets.connection_no[chosen]
+        count = np.bincount(owner, minlength=len(wanted))
+        return cls(chosen[stable_order(owner)], np.append(0, np.cumsum(count)))
+
+    def of_connections(self, numbers: Indices) -> Indices:
+        """The packets of some connections, none of the wanted ones between them left out."""
+        return self.packet[self.bounds[numbers[0]] : self.bounds[numbers[-1] + 1]]
 
 
 @quick_dataclass
@@ -209,7 +277,7 @@ class _Acknowledged:
 
     @classmethod
     def of(
-        cls, streams: Streams, element: Indices, packets: Packets, stream: Indices
+        cls, streams: Streams, element: Indices, packets: Packets, stream: Indices, ack: Indices
     ) -> _Acknowledged:
         """Read them off the clients' packets.
 
@@ -218,6 +286,7 @@ class _Acknowledged:
             element: chunks of `streams`.
             packets: all packets.
             stream: the stream of each element, ascending.
+            ack: indices of the clients' packets, by connection.
         """
         opens = np.flatnonzero(np.concatenate(([True], stream[1:] != stream[:-1])))
         first = element[opens]
@@ -225,18 +294,16 @@ class _Acknowledged:
         skipped = streams.buffer_offsets[first] - packets.payload_offset[packet]
         skipped += (packets.flags[packet] & SYN) != 0
         base = packets.seq[packet].astype(np.int64) + skipped - streams.starts[first]
-        place = np.full(len(streams) // 2 + 1, -1, np.int32)  # the last: of no connection
-        place[stream[opens] >> 1] = np.arange(len(opens))
-        client = (packets.from_client == 1) & ((packets.flags & ACK) != 0)
-        chosen = np.flatnonzero(client & (place >= 0)[packets.connection_no])
-        owner = place[packets.connection_no[chosen]]
-        if not len(chosen):
+        number = 2 * packets.connection_no[ack].astype(np.int64) + 1
+        owner = np.searchsorted(stream[opens], number)
+        sent = stream[opens][np.minimum(owner, len(opens) - 1)] == number
+        if not sent.all():  # those of servers that sent nothing
+            ack, owner = ack[sent], owner[sent]
+        if not len(ack):
             nothing = np.empty(0, np.int64)
             return cls(nothing, nothing, nothing)
-        order = stable_order(owner)
-        chosen, owner = chosen[order], owner[order]
         # Sequence numbers wrap: add up the steps, each less than half the circle.
-        number = packets.ack[chosen].astype(np.int64)
+        number = packets.ack[ack].astype(np.int64)
         new = np.ones(len(owner), np.bool_)
         new[1:] = owner[1:] != owner[:-1]
         step = np.diff(number, prepend=0)
@@ -251,7 +318,7 @@ class _Acknowledged:
         )
         return cls(
             stream=stream[opens][owner],
-            time=running_maximum(owner, packets.time_ns[chosen]),
+            time=running_maximum(owner, packets.time_ns[ack]),
             offset=running_maximum(owner, total),
         )
 

@@ -7,6 +7,8 @@ segment, or the burst of segments that it came in, back.
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -17,9 +19,12 @@ from capture_analyzer.model.events import EVENT_KIND_CODE, Events
 from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.causes.sending import Sending
 from capture_analyzer.pipeline.intervals import Indices, Times, running_maximum
+from capture_analyzer.pipeline.lists import in_parts
 
 APART_NS: Final = 100_000_000
 """A gap this much longer than the usual one is divided there: the rest is out of the ordinary."""
+
+_EVENTS_AT_ONCE: Final = 16_384
 
 
 @quick_dataclass
@@ -58,33 +63,80 @@ def find_gaps(
         last_packet: the last packet of the answer; 0 = none.
         cadence: its usual pace; NO_TIME = too few events.
     """
-    exchange = events.exchange_no.astype(np.intp)
-    if not len(exchange):
+    if not len(events):
         return NO_GAPS
+    owner = events.exchange_no
+    element = sending.holding(2 * connection_no[owner].astype(np.int64) + 1, events.offset)
+    released = sending.released(element)
+    bounds = np.append(np.flatnonzero(np.diff(owner, prepend=-1)), len(owner))
+    # The end of each answer, behind its last event.
+    closed = owner[bounds[:-1]]
+    closing = sending.released(_by_packet(sending, connection_no[closed], last_packet[closed]))
+    return _joined(
+        [
+            _gaps(
+                events,
+                slice(int(bounds[first]), int(bounds[stop])),
+                np.concatenate((released[bounds[first] : bounds[stop]], closing[first:stop])),
+                sending,
+                head,
+                head_packet,
+                cadence,
+            )
+            for first, stop in in_parts(bounds, _EVENTS_AT_ONCE)
+        ]
+    )
+
+
+def _joined(parts: Sequence[Gaps]) -> Gaps:
+    return Gaps(
+        *(
+            np.concatenate([getattr(part, field.name) for part in parts])
+            for field in dataclasses.fields(Gaps)
+        )
+    )
+
+
+def _gaps(
+    events: Events,
+    part: slice,
+    released: Indices,
+    sending: Sending,
+    head: Times,
+    head_packet: NDArray[np.int32],
+    cadence: Times,
+) -> Gaps:
+    """The gaps of some answers.
+
+    Args:
+        events: of all of them.
+        part: those of these answers.
+        released: of each of these, and then for the end of each answer, what its server sent
+            last without being held back; -1 = nothing.
+        sending: how the servers sent.
+        head: of each exchange, as for `find_gaps`; so are the following.
+        head_packet: a packet with it.
+        cadence: its usual pace.
+    """
+    exchange = events.exchange_no[part].astype(np.intp)
+    time_ns, packet_no = events.time_ns[part], events.packet_no[part]
     new = np.ones(len(exchange), np.bool_)
     new[1:] = exchange[1:] != exchange[:-1]
-    latest = running_maximum(events.exchange_no, events.time_ns)
+    latest = running_maximum(exchange, time_ns)
     opening = head[exchange]
     begin = np.where(new, opening, np.maximum(opening, np.roll(latest, 1)))
-    before = np.where(new, head_packet[exchange], np.roll(events.packet_no, 1))
-    content = events.kind == EVENT_KIND_CODE["content"]
-    generated = np.cumsum(content)
-    paced = ~new & (
-        generated - content
-        > np.repeat((generated - content)[new], np.diff(np.append(np.flatnonzero(new), len(new))))
-    )
-    element = sending.holding(2 * connection_no[exchange].astype(np.int64) + 1, events.offset)
+    before = np.where(new, head_packet[exchange], np.roll(packet_no, 1))
+    content = events.kind[part] == EVENT_KIND_CODE["content"]
+    generated = np.cumsum(content) - content
+    first = np.flatnonzero(new)
+    paced = ~new & (generated > np.repeat(generated[first], np.diff(np.append(first, len(new)))))
 
-    # The end of each answer, behind its last event.
-    last = np.flatnonzero(np.append(new[1:], True))
-    closing = _by_packet(sending, connection_no[exchange[last]], last_packet[exchange[last]])
-    element = np.concatenate((element, closing))
+    last = np.append(first[1:], len(new)) - 1
     exchange = np.concatenate((exchange, exchange[last]))
     begin = np.concatenate((begin, np.maximum(opening[last], latest[last])))
-    before = np.concatenate((before, events.packet_no[last]))
+    before = np.concatenate((before, packet_no[last]))
     paced = np.concatenate((paced, np.zeros(len(last), np.bool_)))
 
-    released = sending.released(element)
     end = np.where(released >= 0, sending.left[released], NO_TIME)
     real = np.flatnonzero((begin != NO_TIME) & (end > begin))
     real = real[np.argsort(exchange[real], kind="stable")]  # those of one are in order of time
@@ -106,10 +158,17 @@ def find_gaps(
 def _by_packet(
     sending: Sending, connection_no: NDArray[np.int32], packet_no: NDArray[np.int32]
 ) -> Indices:
-    """The elements that came in these packets; -1 without one."""
-    if not len(sending.packet_no):
+    """The elements that came in these packets, the first ones of each; -1 without one."""
+    asked = np.zeros(
+        int(max(sending.packet_no.max(initial=0), packet_no.max(initial=0))) + 1, np.bool_
+    )
+    asked[packet_no] = True
+    hits = np.flatnonzero(asked[sending.packet_no])
+    hits = hits[np.argsort(sending.packet_no[hits], kind="stable")]
+    if not len(hits):
         return np.full(len(packet_no), -1, np.intp)
-    first = np.full(int(max(sending.packet_no.max(), packet_no.max(initial=0))) + 1, -1, np.intp)
-    first[sending.packet_no[::-1]] = np.arange(len(sending.packet_no))[::-1]  # the last one stays
-    found = first[packet_no]
-    return np.where((found >= 0) & (sending.stream[found] >> 1 == connection_no), found, -1)
+    place = np.searchsorted(sending.packet_no[hits], packet_no)
+    found = hits[np.minimum(place, len(hits) - 1)]
+    real = sending.packet_no[found] == packet_no
+    real &= sending.stream[found] >> 1 == connection_no
+    return np.where(real, found, -1)
