@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from capture_analyzer.model.anomalies import Anomaly
@@ -65,7 +65,7 @@ class Tables:
     connections: list[Connection]
     holes: Holes
     tls_records: TlsRecords
-    handshake_messages: list[HandshakeMessage]
+    handshake_messages: Sequence[HandshakeMessage]
     frames: Frames
     messages: list[Message]
     lookups: list[Lookup]

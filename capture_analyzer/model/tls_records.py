@@ -1,8 +1,9 @@
-"""Tables `tls_records` (columns) and `handshake_messages` (rows)."""
+"""Tables `tls_records` and `handshake_messages`."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,37 @@ NewSessionTicket behind the handshake of TLS 1.3, "early_data" 0-RTT application
 
 ROLE_CODE: Final = {name: code for code, name in enumerate(ROLES)}
 """A role's number in the `role` column."""
+
+_HANDSHAKE_TYPES: Final[dict[int, str]] = {
+    # RFC 8446, appendix B.3; RFC 5246, section 7.4; RFC 6066, section 8
+    0: "hello_request",
+    1: "client_hello",
+    2: "server_hello",
+    3: "hello_verify_request",
+    4: "new_session_ticket",
+    5: "end_of_early_data",
+    6: "hello_retry_request",
+    8: "encrypted_extensions",
+    11: "certificate",
+    12: "server_key_exchange",
+    13: "certificate_request",
+    14: "server_hello_done",
+    15: "certificate_verify",
+    16: "client_key_exchange",
+    20: "finished",
+    21: "certificate_url",
+    22: "certificate_status",
+    23: "supplemental_data",
+    24: "key_update",
+    25: "compressed_certificate",
+    67: "next_protocol",
+    254: "message_hash",
+}
+HANDSHAKE_NAMES: Final = tuple(
+    _HANDSHAKE_TYPES.get(number, f"handshake_{number}") for number in range(256)
+)
+"""Names of handshake messages by their type, as RFC 8446 spells them, else "handshake_" with the
+number. A HelloRetryRequest, which travels as a ServerHello, goes by the number once given to it."""
 
 
 @quick_dataclass
@@ -98,3 +130,62 @@ class HandshakeMessage:
     last_packet_no: int = column("Packet that completed it.")
     seen_ns: int = column("First byte captured.", unit="ns")
     complete_ns: int = column("Complete in order.", unit="ns")
+
+
+@quick_dataclass
+class HandshakeMessages(Sequence[HandshakeMessage]):
+    """Handshake messages as rows that are made when they are looked at.
+
+    Every connection has some, and few questions are about them. Ordered by connection, then
+    direction (client first), then order of sending.
+    """
+
+    connection_no: NDArray[np.int32] = column("Connection.", default_factory=empty_array(np.int32))
+    from_client: NDArray[np.bool_] = column(
+        "Sent by the client.", default_factory=empty_array(np.bool_)
+    )
+    type: NDArray[np.uint8] = column(
+        "Index into HANDSHAKE_NAMES.",
+        names=HANDSHAKE_NAMES,
+        default_factory=empty_array(np.uint8),
+    )
+    length: NDArray[np.int32] = column(
+        "Body length.", unit="bytes", default_factory=empty_array(np.int32)
+    )
+    first_packet_no: NDArray[np.int32] = column(
+        "Packet with its first byte.", default_factory=empty_array(np.int32)
+    )
+    last_packet_no: NDArray[np.int32] = column(
+        "Packet that completed it.", default_factory=empty_array(np.int32)
+    )
+    seen_ns: NDArray[np.int64] = column(
+        "First byte captured.", unit="ns", default_factory=empty_array(np.int64)
+    )
+    complete_ns: NDArray[np.int64] = column(
+        "Complete in order.", unit="ns", default_factory=empty_array(np.int64)
+    )
+
+    def __len__(self) -> int:
+        return len(self.connection_no)
+
+    @overload
+    def __getitem__(self, index: int) -> HandshakeMessage: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[HandshakeMessage]: ...
+
+    def __getitem__(self, index: int | slice) -> HandshakeMessage | list[HandshakeMessage]:
+        return list(self)[index]
+
+    def __iter__(self) -> Iterator[HandshakeMessage]:
+        return map(
+            HandshakeMessage,
+            self.connection_no.tolist(),
+            self.from_client.tolist(),
+            [HANDSHAKE_NAMES[number] for number in self.type.tolist()],
+            self.length.tolist(),
+            self.first_packet_no.tolist(),
+            self.last_packet_no.tolist(),
+            self.seen_ns.tolist(),
+            self.complete_ns.tolist(),
+        )

@@ -16,7 +16,7 @@ from capture_analyzer.model.frames import Frames
 from capture_analyzer.model.holes import Holes
 from capture_analyzer.model.limits import Limits, Queues
 from capture_analyzer.model.room import Room
-from capture_analyzer.model.tls_records import TlsRecords
+from capture_analyzer.model.tls_records import HandshakeMessages, TlsRecords
 from capture_analyzer.pipeline.batches import Analysed
 from capture_analyzer.pipeline.certificates import Presented
 from capture_analyzer.pipeline.dissect import Dissected
@@ -119,7 +119,9 @@ def merge(
             messages=rows(lambda part: part.dissected.messages),
             frames=columns(Frames, lambda part: part.dissected.frames),
             tls_records=columns(TlsRecords, lambda part: part.dissected.tls_records),
-            handshake_messages=rows(lambda part: part.dissected.handshake_messages),
+            handshake_messages=columns(
+                HandshakeMessages, lambda part: part.dissected.handshake_messages
+            ),
             anomalies=anomalies(lambda part: part.dissected.anomalies),
             presented=presented,
         ),

@@ -11,9 +11,9 @@ import pytest
 
 from capture_analyzer.api import analyze
 from capture_analyzer.model.connections import Connection
+from capture_analyzer.model.tls_records import HANDSHAKE_NAMES
 from capture_analyzer.pipeline.dissect import _HttpReader
 from capture_analyzer.pipeline.dissect.decrypt import OpenedConnection
-from capture_analyzer.protocols.tls import names
 
 pytestmark = [
     pytest.mark.oracle,
@@ -53,7 +53,7 @@ def handshake_messages(path: Path, keys: Path | None) -> tuple[Found, Found]:
     """(ours, tshark's): TCP stream and name of each; a HelloRetryRequest is a ServerHello."""
     theirs: Found = Counter()
     for stream, types in tshark(path, keys, "tcp.stream", "tls.handshake.type"):
-        theirs.update((int(stream[0]), names.handshake_name(int(kind))) for kind in types)
+        theirs.update((int(stream[0]), HANDSHAKE_NAMES[int(kind)]) for kind in types)
     tables = analyze(path, keylogs=[keys] if keys else []).tables
     ours = Counter(
         (

@@ -15,7 +15,7 @@ from capture_analyzer.model.messages import Message
 from capture_analyzer.model.progress import Progress, silent
 from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.model.secrets import Secrets
-from capture_analyzer.model.tls_records import HandshakeMessage, TlsRecords
+from capture_analyzer.model.tls_records import HandshakeMessages, TlsRecords
 from capture_analyzer.pipeline.certificates import Presented
 from capture_analyzer.pipeline.dissect.answers import Answers
 from capture_analyzer.pipeline.dissect.detect import first_bytes, recognise, speak_tls
@@ -49,7 +49,7 @@ class Dissected:
     messages: list[Message]
     frames: Frames
     tls_records: TlsRecords
-    handshake_messages: list[HandshakeMessage]
+    handshake_messages: HandshakeMessages
     anomalies: list[Anomaly]
     presented: Presented
 

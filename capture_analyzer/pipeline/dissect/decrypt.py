@@ -10,20 +10,19 @@ import numpy as np
 
 from capture_analyzer.model.anomalies import Anomaly
 from capture_analyzer.model.byte_stream import ByteStream
-from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.connections import Connection, TlsSummary
 from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.model.secrets import Secrets
-from capture_analyzer.model.tls_records import ROLE_CODE, HandshakeMessage, TlsRecords
+from capture_analyzer.model.tls_records import ROLE_CODE, TlsRecords
 from capture_analyzer.pipeline.certificates import decompress
 from capture_analyzer.pipeline.dissect.guard import Guard
 from capture_analyzer.pipeline.dissect.layout import lay_out
 from capture_analyzer.pipeline.dissect.plaintext import Plain, open_records
 from capture_analyzer.pipeline.dissect.records import AllRecords, Records, Side
 from capture_analyzer.pipeline.dissect.session_keys import TLS12, find_decryptors, first_whole
-from capture_analyzer.protocols.tls import handshake, names
+from capture_analyzer.protocols.tls import handshake
 from capture_analyzer.protocols.tls.connection import Understood
-from capture_analyzer.protocols.tls.handshake import ClearMessage, split_messages
+from capture_analyzer.protocols.tls.handshake import ClearMessage, Noted, split_messages
 from capture_analyzer.protocols.tls.hello import parse_encrypted_extensions
 from capture_analyzer.protocols.tls.records import HEADER_BYTES
 from capture_analyzer.protocols.tls.sessions import SessionFinder
@@ -47,12 +46,14 @@ _ROLE_OF_INNER[handshake.APPLICATION_DATA] = ROLE_CODE["application"]
 class OpenedConnection:
     """What both directions hold, the handshake messages that were protected, and what is lost.
 
+    The messages' records go by their index in the direction.
+
     Before they can be read, `lay_out` must have seen all of `plains`.
     """
 
     sides: tuple[Side, Side]
     plains: tuple[Plain | None, Plain | None]
-    messages: list[HandshakeMessage]
+    messages: list[Noted]
     anomalies: list[Anomaly]
 
     @property
@@ -122,7 +123,7 @@ def open_connection(
         tls.why_not = openers
         return None
     plains: list[Plain | None] = [None, None]
-    messages: list[HandshakeMessage] = []
+    messages: list[Noted] = []
     early_accepted = True
     # The server first: it says whether it took early data.
     for index, side, rows in ((1, server, records[1]), (0, client, records[0])):
@@ -179,41 +180,17 @@ def _lost_records(number: int, side: Side, plain: Plain, table: TlsRecords) -> A
 
 def _handshake(
     connection: Connection, side: Side, message: ClearMessage, table: TlsRecords
-) -> HandshakeMessage:
-    """The row of a protected handshake message; takes from it what the summary needs."""
+) -> Noted:
+    """What is kept of a protected handshake message; takes from it what the summary needs."""
     tls = connection.tls
     assert tls is not None
     from_client = side.stream.from_client
-    first, last = (
-        side.records.first + message.first_record,
-        side.records.first + message.last_record,
-    )
+    last = side.records.first + message.last_record
     if message.type == handshake.FINISHED and from_client and tls.version != TLS12:
         _end(tls, int(table.seen_ns[last]))
     elif message.type == handshake.NEW_SESSION_TICKET and tls.version != TLS12:
         side.records.everything.roles.append((last, ROLE_CODE["ticket"]))
-    return _row(connection.connection_no, from_client, message, table, first, last)
-
-
-def _row(
-    connection_no: int,
-    from_client: bool,
-    message: ClearMessage,
-    table: TlsRecords,
-    first: int,
-    last: int,
-) -> HandshakeMessage:
-    complete_ns = int(table.complete_ns[last])
-    return HandshakeMessage(
-        connection_no,
-        from_client,
-        names.handshake_name(message.type),
-        len(message.body),
-        int(table.first_packet_no[first]),
-        int(table.last_packet_no[last]),
-        int(table.seen_ns[first]),
-        int(table.seen_ns[last]) if complete_ns == NO_TIME else complete_ns,
-    )
+    return message.noted(from_client)
 
 
 def _end(tls: TlsSummary, end_ns: int) -> None:

@@ -14,9 +14,10 @@ from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.connections import Connection, TlsSummary
 from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.model.secrets import Secrets
-from capture_analyzer.model.tls_records import ROLE_CODE, HandshakeMessage, TlsRecords
+from capture_analyzer.model.tls_records import ROLE_CODE, HandshakeMessages, TlsRecords
 from capture_analyzer.pipeline.certificates import Presented
 from capture_analyzer.pipeline.dissect.guard import Guard
+from capture_analyzer.pipeline.dissect.handshakes import Handshakes
 from capture_analyzer.pipeline.dissect.records import AllRecords, Records, Side
 from capture_analyzer.pipeline.reassemble import Streams
 from capture_analyzer.protocols.tls.connection import Fragment, Understood, understand
@@ -56,7 +57,7 @@ class DissectedTls:
     """Rows of all TLS connections."""
 
     records: TlsRecords
-    handshake_messages: list[HandshakeMessage]
+    handshake_messages: HandshakeMessages
     anomalies: list[Anomaly]
     presented: Presented
 
@@ -102,7 +103,7 @@ def dissect_tls(
     totals = np.searchsorted(walked.row, rows, "right") - first
     heads = _Heads(streams, chunks, walked, records, first, totals)
 
-    messages: list[HandshakeMessage] = []
+    messages = Handshakes()
     presented = Presented()
     anomalies = _lost_boundaries(walked)
     special, roles = array("q"), array("B")  # records, and what they carry
@@ -117,7 +118,7 @@ def dissect_tls(
             _fill(connection, understood, failed=failed)
             if secrets is not None and not failed:
                 plain.append((place, connection, understood))
-            messages += understood.messages
+            messages.add(number, understood.messages, heads.first_of(place))
             if understood.certificate is not None:
                 _present(presented, connection, understood)
             clear_types[number] = not understood.tls13
@@ -158,15 +159,14 @@ def dissect_tls(
                     connection, understood, client, server, records, secrets, finder
                 )
                 if found is not None:
-                    messages += found.messages
+                    messages.add(number, found.messages, heads.first_of(place))
                     anomalies += found.anomalies
                     if understood.certificate is not None and understood.tls13:
                         _present(presented, connection, understood)
                     waiting.add(connection, found)
         waiting.finish()
         set_roles(everything, records)
-        messages.sort(key=_in_table_order)
-    return DissectedTls(records, messages, anomalies, presented)
+    return DissectedTls(records, messages.table(records), anomalies, presented)
 
 
 def _present(presented: Presented, connection: Connection, understood: Understood) -> None:
@@ -188,10 +188,6 @@ def _unnamed(
     """The sessions of the key logs that no captured ClientHello names."""
     named = {understood.client_random for _, _, understood in plain}
     return [(random, labels) for random, labels in secrets.sessions() if random not in named]
-
-
-def _in_table_order(message: HandshakeMessage) -> tuple[int, bool]:
-    return message.connection_no, not message.from_client
 
 
 class _Heads:
@@ -219,6 +215,10 @@ class _Heads:
         # Record numbers of all heads, end to end.
         of_head = np.repeat(first - (stops - counts), counts) + np.arange(counts.sum())
         self.columns, self.fragment = self.gather(of_head)
+
+    def first_of(self, place: int) -> tuple[int, int]:
+        """The first records of the client and the server of the connection at this place."""
+        return self.first[2 * place], self.first[2 * place + 1]
 
     def carries_data(self, place: int) -> bool:
         """Whether both sides sent application data records on the connection at this place."""
@@ -270,16 +270,16 @@ class _Heads:
 
     def understand(self, place: int, connection: Connection) -> Understood:
         """Read the handshake of the TLS connection at this place."""
-        number, rtt_ns = connection.connection_no, connection.server_side_rtt_ns
+        rtt_ns = connection.server_side_rtt_ns
         columns, starts, stops, totals = self.columns, self.starts, self.stops, self.totals
         row = 2 * place
         client = Head(columns, starts[row], stops[row], totals[row])
         row += 1
         server = Head(columns, starts[row], stops[row], totals[row])
-        result = understand(number, client, server, self.fragment, rtt_ns=rtt_ns)
+        result = understand(client, server, self.fragment, rtt_ns=rtt_ns)
         if result.ends_in_clear:
             client, server, fragment = self.long(2 * place)
-            result = understand(number, client, server, fragment, rtt_ns=rtt_ns)
+            result = understand(client, server, fragment, rtt_ns=rtt_ns)
         return result
 
     def long(self, row: int) -> tuple[Head, Head, Fragment]:

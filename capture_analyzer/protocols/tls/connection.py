@@ -8,12 +8,12 @@ from typing import Final
 
 from capture_analyzer.model.connections import TlsSummary
 from capture_analyzer.model.quick_dataclass import quick_dataclass
-from capture_analyzer.model.tls_records import ROLE_CODE, HandshakeMessage
+from capture_analyzer.model.tls_records import ROLE_CODE
 from capture_analyzer.protocols.tls import handshake, names
 from capture_analyzer.protocols.tls.handshake import (
     ClearMessage,
     ClearPart,
-    is_hello_retry,
+    Noted,
     read_clear,
 )
 from capture_analyzer.protocols.tls.hello import (
@@ -52,7 +52,7 @@ class Understood:
         summary: the row's TLS facts; its `decrypted` and `why_not` are left alone.
         server_name: SNI.
         alpn: agreed protocol, read off or inferred.
-        messages: handshake messages in clear, client's first.
+        messages: handshake messages in clear, client's first; their records by index.
         client_roles, server_roles: (record index, role code) where the role is not the one
             that the outer content type says.
         tls13: application data is not told from handshake by the outer type.
@@ -73,7 +73,7 @@ class Understood:
     summary: TlsSummary
     server_name: str | None = None
     alpn: str | None = None
-    messages: list[HandshakeMessage] = dataclasses.field(default_factory=list)
+    messages: list[Noted] = dataclasses.field(default_factory=list)
     client_roles: list[tuple[int, int]] = dataclasses.field(default_factory=list)
     server_roles: list[tuple[int, int]] = dataclasses.field(default_factory=list)
     tls13: bool = True
@@ -92,7 +92,6 @@ class Understood:
 
 
 def understand(
-    connection_no: int,
     client: Head,
     server: Head,
     fragment: Fragment,
@@ -102,7 +101,6 @@ def understand(
     """Read the handshake of a connection and tell what its records carry.
 
     Args:
-        connection_no: for the rows.
         client: the client's first records.
         server: the server's first records.
         fragment: content of the records, by their place in the columns.
@@ -152,9 +150,7 @@ def understand(
         _finish_cut_tls13(result, client, server, rtt_ns)
     _add_alert(summary, client_part, server_part)
     for from_client, part, head in ((True, client_part, client), (False, server_part, server)):
-        result.messages += [
-            _row(connection_no, from_client, message, head) for message in part.messages
-        ]
+        result.messages += [message.noted(from_client, head.start) for message in part.messages]
         clear = part.encrypted_from - head.start
         result.ends_in_clear |= part.encrypted_from == head.stop and clear < head.total
         if part.malformed:
@@ -372,23 +368,3 @@ def _add_alert(summary: TlsSummary, client: ClearPart, server: ClearPart) -> Non
             if level == _FATAL:
                 summary.alert = f"{who}: {names.alert_name(description)}"
                 return
-
-
-def _row(
-    connection_no: int, from_client: bool, message: ClearMessage, head: Head
-) -> HandshakeMessage:
-    first, last = message.first_record, message.last_record
-    columns = head.columns
-    name = names.handshake_name(message.type)
-    if message.type == handshake.SERVER_HELLO and is_hello_retry(message.body):
-        name = "hello_retry_request"
-    return HandshakeMessage(
-        connection_no,
-        from_client,
-        name,
-        len(message.body),
-        columns.first_packet_nos[first],
-        columns.last_packet_nos[last],
-        columns.seen_ns[first],
-        columns.complete_ns[last],
-    )

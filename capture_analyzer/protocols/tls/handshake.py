@@ -23,6 +23,7 @@ APPLICATION_DATA: Final = 23
 CLIENT_HELLO: Final = 1
 SERVER_HELLO: Final = 2
 NEW_SESSION_TICKET: Final = 4
+HELLO_RETRY_REQUEST: Final = 6  # not on the wire, where it is a ServerHello
 ENCRYPTED_EXTENSIONS: Final = 8
 CERTIFICATE: Final = 11
 SERVER_KEY_EXCHANGE: Final = 12
@@ -38,6 +39,9 @@ sends more than this is not shaking hands."""
 MAX_MESSAGES: Final = 64
 """Handshake messages read of one direction: a handshake has at most about ten."""
 
+Noted = tuple[bool, int, int, int, int]
+"""(from_client, type, length of the body, records of its first and last byte) of a message."""
+
 
 @quick_dataclass
 class ClearMessage:
@@ -47,6 +51,12 @@ class ClearMessage:
     body: bytes
     first_record: int
     last_record: int
+
+    def noted(self, from_client: bool, start: int = 0) -> Noted:
+        """What is kept of it: its records by their index behind `start`."""
+        first, last = self.first_record - start, self.last_record - start
+        kind = HELLO_RETRY_REQUEST if _asks_again(self) else self.type
+        return from_client, kind, len(self.body), first, last
 
 
 @quick_dataclass

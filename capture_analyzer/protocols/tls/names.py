@@ -152,32 +152,6 @@ GROUPS: Final[dict[int, str]] = {
     0x639A: "SecP256r1Kyber768Draft00",
 }
 
-HANDSHAKE_TYPES: Final[dict[int, str]] = {
-    # RFC 8446, appendix B.3; RFC 5246, section 7.4; RFC 6066, section 8
-    0: "hello_request",
-    1: "client_hello",
-    2: "server_hello",
-    3: "hello_verify_request",
-    4: "new_session_ticket",
-    5: "end_of_early_data",
-    6: "hello_retry_request",
-    8: "encrypted_extensions",
-    11: "certificate",
-    12: "server_key_exchange",
-    13: "certificate_request",
-    14: "server_hello_done",
-    15: "certificate_verify",
-    16: "client_key_exchange",
-    20: "finished",
-    21: "certificate_url",
-    22: "certificate_status",
-    23: "supplemental_data",
-    24: "key_update",
-    25: "compressed_certificate",
-    67: "next_protocol",
-    254: "message_hash",
-}
-
 ALERTS: Final[dict[int, str]] = {
     # RFC 8446, appendix B.2, with the descriptions of earlier versions
     0: "close_notify",
@@ -238,11 +212,6 @@ def group_name(number: int) -> str:
 def alert_name(number: int) -> str:
     """An alert description as RFC 8446 spells it, or "alert_" with its number."""
     return ALERTS.get(number) or f"alert_{number}"
-
-
-def handshake_name(number: int) -> str:
-    """A handshake message type as RFC 8446 spells it, or "handshake_" with its number."""
-    return HANDSHAKE_TYPES.get(number) or f"handshake_{number}"
 
 
 def is_grease(number: int) -> bool:

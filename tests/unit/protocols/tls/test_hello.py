@@ -8,6 +8,7 @@ import struct
 
 import pytest
 
+from capture_analyzer.model.tls_records import HANDSHAKE_NAMES
 from capture_analyzer.protocols.tls import hello as hello_module
 from capture_analyzer.protocols.tls import names
 from capture_analyzer.protocols.tls.handshake import MAX_MESSAGES, read_clear
@@ -166,7 +167,7 @@ def test_names():
     assert names.alert_name(200) == "alert_200"
     assert names.version_name(0x0304) == "TLS 1.3"
     assert names.version_name(0x7F1C) == "TLS 1.3 draft 28"
-    assert names.handshake_name(22) == "certificate_status"
+    assert HANDSHAKE_NAMES[22] == "certificate_status"
     assert names.is_grease(0xDADA)
     assert not names.is_grease(0x0A1A)
     assert not names.is_grease(0x1301)
