@@ -86,23 +86,69 @@ class Plain:
     def add(self, record: int, opened: Opened, at: int, *, early_accepted: bool) -> bool:
         """Add a record; whether its content is at plaintext offset `at` of the stream."""
         content = opened.plaintext
+        if opened.content_type != APPLICATION_DATA:
+            self._add_other(record, opened.content_type, content)
+            return False
+        if opened.early:
+            self.early_records.append(record)
+            if not early_accepted:
+                self.records.everything.note(
+                    self.records.first + record, opened.content_type, len(content)
+                )
+                return False
+        # Its length will be noted with those of all others.
+        self.runs.append(Run(self.records.first + record, 1, at, opened.lead, False))
+        self.contents.append(content)
+        return True
+
+    def add_run(
+        self,
+        record: int,
+        contents: list[bytes],
+        others: list[int],
+        at: int,
+        lead: int,
+        *,
+        typed: bool,
+    ) -> int:
+        """Add records in a row; the plaintext offset behind them.
+
+        Args:
+            record: the first of them.
+            contents: what they hold.
+            others: places of those that hold something else than application data.
+            at: plaintext offset of the first content.
+            lead: octets of their fragments in front of the ciphertext.
+            typed: each has the octet of its type behind it.
+        """
+        begin = 0
+        for place in others:
+            at = self._add_data(record + begin, contents[begin:place], at, lead, typed=typed)
+            content = contents[place]
+            self._add_other(record + place, content[-1], content[:-1])
+            begin = place + 1
+        return self._add_data(record + begin, contents[begin:], at, lead, typed=typed)
+
+    def _add_data(
+        self, record: int, contents: list[bytes], at: int, lead: int, *, typed: bool
+    ) -> int:
+        count = len(contents)
+        if not count:
+            return at
+        self.runs.append(Run(self.records.first + record, count, at, lead, typed))
+        self.contents += contents
+        return at + sum(map(len, contents)) - (count if typed else 0)
+
+    def _add_other(self, record: int, content_type: int, content: bytes) -> None:
+        """Add a record that holds no application data."""
         size = len(content)
-        if opened.content_type == APPLICATION_DATA:
-            if opened.early:
-                self.early_records.append(record)
-            if not opened.early or early_accepted:
-                # Its length will be noted with those of all others.
-                self.runs.append(Run(self.records.first + record, 1, at, opened.lead, False))
-                self.contents.append(content)
-                return True
-        self.records.everything.note(self.records.first + record, opened.content_type, size)
-        if opened.content_type == HANDSHAKE:
+        self.records.everything.note(self.records.first + record, content_type, size)
+        if content_type == HANDSHAKE:
             self._handshake_bytes += size
             if self._handshake_bytes <= MAX_HANDSHAKE_BYTES:
                 self.handshake.append(HandshakePart(record, content))
-        elif opened.content_type == ALERT and size == 2:
+        elif content_type == ALERT and size == 2:
             self.alerts.append((record, content[0], content[1]))
-        return False
 
 
 def open_records(
@@ -124,47 +170,42 @@ def open_records(
         early_accepted: the server took the client's early data; else it skipped the records
             (RFC 8446, section 4.2.10), and their content is no part of the stream.
     """
-    count = len(records)
+    count, first, everything = len(records), records.first, records.everything
     plain = Plain(cipher, records)
     place = Place(
         decryptor, records.end(first_protected - 1) if 0 < first_protected <= count else None
     )
-    fragments = Fragments(cipher, records)
+    fragments = Fragments(records)
     index = first_protected
     while index < count:
-        offset, length = fragments.offset[index], fragments.length[index]
-        opened: Opened | None = None
-        if offset == place.end and not place.lost:
-            if decryptor.opens_data:
-                contents, opened = decryptor.open_data(*fragments.run(index))
-                if contents:
-                    plain.runs.append(Run(records.first + index, len(contents), place.at, 0, True))
-                    plain.contents += contents
-                    place.at += sum(map(len, contents)) - len(contents)
-                    index += len(contents)
-                    place.end = fragments.end(index - 1)
-                    if opened is None:
-                        continue
-                    offset, length = fragments.offset[index], fragments.length[index]
-        elif offset != place.end:
+        record = first + index
+        offset, length = int(everything.offset[record]), int(everything.length[record])
+        if offset != place.end:
             place.gap(offset)
+        elif not place.lost and decryptor.opens_runs and everything.run_end[record] > record:
+            lead, typed = decryptor.lead, decryptor.typed
+            contents, others = decryptor.open_run(*fragments.run(index))
+            if contents:
+                place.at = plain.add_run(index, contents, others, place.at, lead, typed=typed)
+                index += len(contents)
+                place.end = records.end(index - 1)
+                continue
         place.end = offset + HEADER_BYTES + length
-        record, index = index, index + 1
+        index += 1
+        if everything.content_type[record] == CHANGE_CIPHER_SPEC:
+            continue  # a dummy in TLS 1.3 (RFC 8446, appendix D.4)
+        if not everything.complete[record]:
+            place.incomplete(length)
+            continue
+        opened = decryptor.open(*fragments.one(index - 1))
         if opened is None:
-            if fragments.content_type[record] == CHANGE_CIPHER_SPEC:
-                continue  # a dummy in TLS 1.3 (RFC 8446, appendix D.4)
-            if not fragments.complete[record]:
-                place.incomplete(length)
-                continue
-            opened = decryptor.open(*fragments.of(record))
-            if opened is None:
-                place.closed(length)
-                continue
-            if place.lost:
-                place.found(opened)
-        if plain.add(record, opened, place.at, early_accepted=early_accepted):
+            place.closed(length)
+            continue
+        if place.lost:
+            place.found(opened)
+        if plain.add(index - 1, opened, place.at, early_accepted=early_accepted):
             place.at += len(opened.plaintext)
-    place.finish(cipher.end, cut=count > 0 and not fragments.complete[-1])
+    place.finish(cipher.end, cut=count > 0 and not records.complete[-1])
     plain.end = place.at
     plain.opened, plain.failed, plain.missing = decryptor.opened, decryptor.failed, place.missing
     return plain

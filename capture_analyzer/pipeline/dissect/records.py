@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
 import functools
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -16,6 +14,7 @@ from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.model.tls_records import TlsRecords
 from capture_analyzer.protocols.tls.handshake import APPLICATION_DATA
 from capture_analyzer.protocols.tls.records import HEADER_BYTES, Chunks
+from capture_analyzer.wire.windows import Windows
 
 MOST_AT_ONCE: Final = 128
 """Records that are opened in one go: enough that the way there costs nothing."""
@@ -114,6 +113,34 @@ class AllRecords:
         span = int(self.chunk_ends.max(initial=0)) + 1
         return self.chunks.starts + rows * span, rows, span
 
+    @functools.cached_property
+    def in_pieces(self) -> bytes:
+        """`apart`, to be searched."""
+        return self.apart.tobytes()
+
+    @functools.cached_property
+    def behind(self) -> NDArray[np.int64]:
+        """Where the fragment of each ends, as `at`."""
+        return self.at + self.length
+
+    @functools.cached_property
+    def headers(self) -> NDArray[np.void]:
+        """The header of each that is not apart."""
+        found = np.zeros(len(self.at), f"V{HEADER_BYTES}")
+        chunks = self.chunks
+        buffer_nos = chunks.buffer_nos[self.first_chunk]
+        for number in np.unique(buffer_nos).tolist():
+            mine = np.flatnonzero((buffer_nos == number) & ~self.apart)
+            windows = Windows(chunks.buffers[number])
+            rows = windows.at(self.at[mine] - HEADER_BYTES, HEADER_BYTES)
+            found[mine] = rows.view(found.dtype)[:, 0]
+        return found
+
+    @functools.cached_property
+    def chunk_stops(self) -> NDArray[np.int64]:
+        """Where each chunk ends in its buffer."""
+        return self.chunks.buffer_offsets + self.chunks.lengths
+
     def note(self, record: int, inner_type: int, size: int) -> None:
         """A record opened."""
         self.inner_types[record] = inner_type
@@ -194,72 +221,76 @@ class Side:
 
 
 class Fragments:
-    """The records of a direction as lists, and their bytes without copying where possible."""
+    """Headers and fragments of a direction's records that were captured whole.
 
-    def __init__(self, cipher: ByteStream, records: Records) -> None:
-        mine = slice(records.first, records.stop)
-        everything = records.everything
-        self.offset: list[int] = everything.offset[mine].tolist()
-        self.length: list[int] = everything.length[mine].tolist()
-        self.content_type = everything.content_type[mine].tobytes()
-        self.complete = everything.complete[mine].tobytes()
-        self._at: list[int] = everything.at[mine].tolist()
-        self._apart = everything.apart[mine].tobytes()
-        self._records = records
-        self._cipher = cipher
+    They are taken some at a time, without copying where possible.
+    """
+
+    def __init__(self, records: Records) -> None:
+        everything = self._everything = records.everything
+        self._first = records.first
+        self._views = [memoryview(buffer) for buffer in everything.chunks.buffers]
         self._view = memoryview(b"")  # the buffer that holds all that is not apart
-        if self.offset:
-            number = everything.chunks.buffer_nos[everything.first_chunk[records.first]]
-            self._view = memoryview(everything.chunks.buffers[number])
-        self._pieces: _Chunks | None = None
+        if len(records):
+            first_chunk = everything.first_chunk[records.first]
+            self._view = self._views[everything.chunks.buffer_nos[first_chunk]]
+        # What was taken last, and the index of the first of it.
+        self._at = 0
+        self._headers: list[bytes] = []
+        self._fragments: list[memoryview] = []
 
-    def end(self, index: int) -> int:
-        """Stream offset behind a record."""
-        return self.offset[index] + HEADER_BYTES + self.length[index]
+    def one(self, index: int) -> tuple[bytes, memoryview]:
+        """Header and fragment of a record."""
+        place = self._place(index)
+        return self._headers[place], self._fragments[place]
 
-    def of(self, index: int) -> tuple[memoryview, memoryview]:
-        """Header and fragment of a record that was captured whole."""
-        view, at, length = self._view, self._at[index], self.length[index]
-        if self._apart[index]:
-            if self._pieces is None:
-                self._pieces = _Chunks(self._cipher)
-            view = self._pieces.joined(self.offset[index], HEADER_BYTES + length)
-            at = HEADER_BYTES
-        return view[at - HEADER_BYTES : at], view[at : at + length]
+    def run(self, index: int) -> tuple[list[bytes], list[memoryview]]:
+        """Headers and fragments of this record and of those that follow it in a row.
 
-    def run(self, index: int) -> tuple[Sequence[memoryview], Sequence[memoryview]]:
-        """Headers and fragments of this and the records that follow it with application data.
-
-        The run ends where one holds something else, where something is missing, or where it
-        is long enough: any record but the last may turn out to be of another kind.
+        Those are of application data. The row ends where a record is of another type, where
+        something is missing, or where it is long enough.
         """
-        records, view = self._records, self._view
-        run_end = int(records.everything.run_end[records.first + index]) - records.first
-        stop = min(run_end, index + MOST_AT_ONCE)
-        if self._apart.find(1, index, stop) >= 0:
-            headers, fragments = zip(*map(self.of, range(index, stop)), strict=True)
-            return headers, fragments
-        begins, lengths = self._at[index:stop], self.length[index:stop]
-        return [view[at - HEADER_BYTES : at] for at in begins], [
-            view[at : at + length] for at, length in zip(begins, lengths, strict=True)
+        place = self._place(index)
+        if not place:
+            return self._headers, self._fragments
+        return self._headers[place:], self._fragments[place:]
+
+    def _place(self, index: int) -> int:
+        """Where in what was taken last a record is; takes it and those behind it if needed."""
+        if not self._at <= index < self._at + len(self._headers):
+            self._take(self._first + index)
+            self._at = index
+        return index - self._at
+
+    def _take(self, first: int) -> None:
+        everything = self._everything
+        stop = min(max(int(everything.run_end[first]), first + 1), first + MOST_AT_ONCE)
+        begins, ends, view = everything.at[first:stop], everything.behind[first:stop], self._view
+        apart = everything.in_pieces.find(1, first, stop) >= 0
+        if apart:
+            view, shift = self._joined(first, stop - 1)
+            begins = everything.offset[first:stop] + (HEADER_BYTES + shift)
+            ends = begins + everything.length[first:stop]
+            self._headers = [bytes(view[at - HEADER_BYTES : at]) for at in begins.tolist()]
+        else:
+            self._headers = everything.headers[first:stop].tolist()
+        self._fragments = [
+            view[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
         ]
 
-
-class _Chunks:
-    """The chunks of a stream as lists, to join those of a record."""
-
-    def __init__(self, cipher: ByteStream) -> None:
-        self._views = [memoryview(buffer) for buffer in cipher.buffers]
-        self._numbers: list[int] = cipher.buffer_nos.tolist()
-        self._starts: list[int] = cipher.starts.tolist()
-        self._begins: list[int] = cipher.buffer_offsets.tolist()
-        self._ends: list[int] = (cipher.buffer_offsets + cipher.lengths).tolist()
-
-    def joined(self, offset: int, size: int) -> memoryview:
-        """`size` bytes from a stream offset on, of which none is missing."""
-        views, numbers, begins, ends = self._views, self._numbers, self._begins, self._ends
-        first = bisect.bisect_right(self._starts, offset) - 1
-        stop = bisect.bisect_left(self._starts, offset + size, first)
-        parts = [views[numbers[n]][begins[n] : ends[n]] for n in range(first, stop)]
-        begin = offset - self._starts[first]
-        return memoryview(b"".join(parts))[begin : begin + size]
+    def _joined(self, first: int, last: int) -> tuple[memoryview, int]:
+        """The chunks with these records end to end, and the way from an offset into them."""
+        everything, views = self._everything, self._views
+        chunks = everything.chunks
+        begin = int(everything.first_chunk[first])
+        mine = slice(begin, int(everything.last_chunk[last]) + 1)
+        parts = [
+            views[number][begin:end]
+            for number, begin, end in zip(
+                chunks.buffer_nos[mine].tolist(),
+                chunks.buffer_offsets[mine].tolist(),
+                everything.chunk_stops[mine].tolist(),
+                strict=True,
+            )
+        ]
+        return memoryview(b"".join(parts)), -int(chunks.starts[begin])

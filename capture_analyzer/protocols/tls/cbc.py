@@ -8,11 +8,12 @@ of the two it is need not be known: the MAC that fits tells.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.protocols.tls.key_schedule import tls12_prf
-from capture_analyzer.protocols.tls.protection import CannotOpenError, Octets
+from capture_analyzer.protocols.tls.protection import CannotOpenError, Octets, open_in_turn
 
 _MAC_OCTETS: Final = {"sha1": 20, "sha256": 32, "sha384": 48}
 _BLOCK_OCTETS: Final = {"AES": 16, "Camellia": 16, "SEED": 16, "IDEA": 8, "TripleDES": 8}
@@ -156,6 +157,7 @@ class CbcOpener:
         "overhead_before",
         "sequence",
     )
+    typed = False
 
     def __init__(self, key: bytes, mac_key: bytes, protection: CbcProtection) -> None:
         self._cipher: Any = _key(protection, key)
@@ -178,6 +180,12 @@ class CbcOpener:
                 self.sequence += 1
                 return header[0], content
         raise CannotOpenError("the record does not open")
+
+    def open_run(
+        self, headers: Sequence[bytes], fragments: Sequence[Octets]
+    ) -> tuple[list[bytes], list[int]]:
+        """See `protection.Opener.open_run`."""
+        return open_in_turn(self, headers, fragments)
 
     def _mac_behind(self, header: Octets, data: bytes) -> bytes | None:
         """encrypt_then_mac; None if the MAC does not fit (RFC 7366, section 3)."""

@@ -28,8 +28,6 @@ CHANGE_CIPHER_SPEC: Final = 20
 ALERT: Final = 21
 HANDSHAKE: Final = 22
 APPLICATION_DATA: Final = 23
-_KEY_UPDATE: Final = b"\x18\x00\x00\x01"  # type and length of the message, RFC 8446, 4.6.3
-_FINISHED: Final = 20
 
 MAX_LOST_RECORDS: Final = 4096
 """Most records that may have been lost in front of one: so many sequence numbers are tried."""
@@ -120,52 +118,52 @@ class Decryptor:
         return found
 
     def _follow(self, messages: bytes) -> None:
-        """Go on to the next key of TLS 1.3 behind a record that ends with the last message of one.
-
-        Finished ends the handshake's (RFC 8446, section 4.4.4), KeyUpdate any other (4.6.3).
-        """
+        """Go on to the next key of TLS 1.3 behind the last record of one."""
         opener = self._openers[self._current]
         if not isinstance(opener, Tls13Opener):
             return
-        if messages[-5:-1] == _KEY_UPDATE:
+        if opener.asks_update(messages):
             opener.update()
-        elif not self.data_key and self._current + 1 < len(self._openers):
-            size = opener.hash_octets
-            if messages[-4 - size : -size] == bytes((_FINISHED, 0, 0, size)):
-                self._take(self._current + 1)
-                self._fresh = True
+        elif (
+            not self.data_key
+            and self._current + 1 < len(self._openers)
+            and opener.finishes(messages)
+        ):
+            self._take(self._current + 1)
+            self._fresh = True
 
     @property
-    def opens_data(self) -> bool:
-        """Whether `open_data` may open anything."""
-        opener = self._openers[self._current]
-        return self.data_key and isinstance(opener, Tls13Opener)
+    def opens_runs(self) -> bool:
+        """Whether `open_run` may open anything: nothing was lost, and it is not early data."""
+        return not self._most and self._openers[self._current] is not self._early
 
-    def open_data(
-        self, headers: Sequence[Octets], fragments: Sequence[Octets]
-    ) -> tuple[list[bytes], Opened | None]:
-        """Open the next records for as long as that is simple, as `Tls13Opener.open_data` does.
+    @property
+    def lead(self) -> int:
+        """Octets of a fragment before the first octet of ciphertext."""
+        return self._openers[self._current].overhead_before
 
-        It is where the key stays the same and nothing was lost. There may be none.
+    @property
+    def typed(self) -> bool:
+        """`open_run` leaves the octet of its type behind each content."""
+        return self._openers[self._current].typed
 
-        Returns:
-            Contents with their types behind them, and the record behind these, if it opened
-            and holds something else.
+    def open_run(
+        self, headers: Sequence[bytes], fragments: Sequence[Octets]
+    ) -> tuple[list[bytes], list[int]]:
+        """Open records of application data in a row, as `Opener.open_run` does.
+
+        It goes as far as they open with the current key. There may be none.
         """
         opener = self._openers[self._current]
-        if self._most or not self.data_key or not isinstance(opener, Tls13Opener):
-            return [], None
-        contents, rest = opener.open_data(headers, fragments)
-        self.opened += len(contents)
-        if contents or rest is not None:
+        contents, others = opener.open_run(headers, fragments)
+        if contents:
+            self.opened += len(contents)
             self._fresh = False
-        if rest is None:
-            return contents, None
-        self.opened += 1
-        other = Opened(rest[-1], rest[:-1], opener.overhead_before)
-        if other.content_type == HANDSHAKE:
-            self._follow(other.plaintext)
-        return contents, other
+        if others:
+            last = contents[others[-1]]
+            if last[-1] == HANDSHAKE:
+                self._follow(last[:-1])
+        return contents, others
 
     def _try(self, opener: Opener, header: Octets, fragment: Octets) -> Opened | None:
         try:

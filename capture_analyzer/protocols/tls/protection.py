@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from itertools import count
 from typing import Final, Protocol
@@ -15,6 +16,9 @@ from capture_analyzer.protocols.tls.key_schedule import (
 
 _EXPLICIT_NONCE_OCTETS: Final = 8  # RFC 5288, section 3
 _APPLICATION_DATA: Final = b"\x17"
+_HANDSHAKE: Final = 22
+_FINISHED: Final = 20
+_KEY_UPDATE: Final = b"\x18\x00\x00\x01"  # type and length of the message, RFC 8446, 4.6.3
 
 
 Octets = bytes | memoryview
@@ -56,6 +60,8 @@ class Opener(Protocol):
     """Octets of the fragment before the first octet of ciphertext."""
     overhead: int
     """Octets of the fragment beyond the content, if it is not padded."""
+    typed: bool
+    """`open_run` leaves the octet of its type behind each content."""
 
     def open(self, header: Octets, fragment: Octets) -> tuple[int, bytes]:
         """(content type, plaintext) of a record.
@@ -68,6 +74,32 @@ class Opener(Protocol):
             CannotOpenError: wrong key, wrong sequence number or damaged record.
         """
         ...
+
+    def open_run(
+        self, headers: Sequence[bytes], fragments: Sequence[Octets]
+    ) -> tuple[list[bytes], list[int]]:
+        """Open records of application data in a row, for as long as they open.
+
+        Args:
+            headers: of the records, whose type is that of application data.
+            fragments: what is behind them.
+
+        Returns:
+            What they hold, padding removed; and which of them hold something else, by place
+            in that list. The last is one that may be the last of its key.
+        """
+        ...
+
+
+def open_in_turn(
+    opener: Opener, headers: Sequence[bytes], fragments: Sequence[Octets]
+) -> tuple[list[bytes], list[int]]:
+    """`Opener.open_run` where the type of a record is what it says."""
+    contents: list[bytes] = []
+    with suppress(CannotOpenError):
+        for header, fragment in zip(headers, fragments, strict=True):
+            contents.append(opener.open(header, fragment)[1])
+    return contents, []
 
 
 class Tls13Opener:
@@ -83,6 +115,7 @@ class Tls13Opener:
         "sequence",
     )
     overhead_before = 0
+    typed = True
 
     def __init__(self, secret: bytes, protection: Protection) -> None:
         self._protection = protection
@@ -120,40 +153,49 @@ class Tls13Opener:
             raise CannotOpenError("a record of nothing but padding")
         return inner[-1], inner[:-1]
 
-    def open_data(
-        self, headers: Sequence[Octets], fragments: Sequence[Octets]
-    ) -> tuple[list[bytes], bytes | None]:
-        """Open records for as long as they hold application data.
-
-        Args:
-            headers: of the records.
-            fragments: what is behind them.
-
-        Returns:
-            What they hold, each with the octet of its content type behind it; and what the
-            record behind them holds, with its type likewise, if that is something else. None
-            if there is no such record, or it does not open.
-        """
+    def open_run(
+        self, headers: Sequence[bytes], fragments: Sequence[Octets]
+    ) -> tuple[list[bytes], list[int]]:
+        """See `Opener.open_run`; a record of nothing but padding does not open."""
         decrypt, iv = self._decrypt, self._iv
         contents: list[bytes] = []
-        other: bytes | None = None
-        try:
+        others: list[int] = []
+        with suppress(*_refusals()):
             for sequence, header, fragment in zip(
                 count(self.sequence), headers, fragments, strict=False
             ):
                 content = decrypt((iv ^ sequence).to_bytes(12, "big"), fragment, header)
                 if content[-1:] != _APPLICATION_DATA:
-                    stripped = content.rstrip(b"\x00")  # padding (RFC 8446, section 5.4)
-                    if stripped[-1:] != _APPLICATION_DATA:
-                        other = stripped or None
+                    content = content.rstrip(b"\x00")  # padding (RFC 8446, section 5.4)
+                    if not content:
                         break
-                    contents.append(stripped)
-                else:
-                    contents.append(content)
-        except _refusals():
-            pass
-        self.sequence += len(contents) + (other is not None)
-        return contents, other
+                    if content[-1:] != _APPLICATION_DATA:
+                        others.append(len(contents))
+                        contents.append(content)
+                        if content[-1] == _HANDSHAKE and self.ends_key(content[:-1]):
+                            break
+                        continue
+                contents.append(content)
+        self.sequence += len(contents)
+        return contents, others
+
+    def ends_key(self, messages: bytes) -> bool:
+        """Whether handshake messages end with one that may be the last of its key.
+
+        Finished is the last of the handshake's (RFC 8446, section 4.4.4), KeyUpdate of any
+        other (4.6.3).
+        """
+        return self.finishes(messages) or self.asks_update(messages)
+
+    def finishes(self, messages: bytes) -> bool:
+        """Whether the last of these handshake messages is Finished."""
+        size = self.hash_octets
+        return messages[-4 - size : -size] == bytes((_FINISHED, 0, 0, size))
+
+    @staticmethod
+    def asks_update(messages: bytes) -> bool:
+        """Whether the last of these handshake messages is KeyUpdate."""
+        return messages[-5:-1] == _KEY_UPDATE
 
 
 class Tls12Opener:
@@ -168,6 +210,7 @@ class Tls12Opener:
         "overhead_before",
         "sequence",
     )
+    typed = False
 
     def __init__(self, key: bytes, iv: bytes, protection: Protection) -> None:
         self._protection = protection
@@ -196,3 +239,9 @@ class Tls12Opener:
             raise CannotOpenError("the record does not open") from None
         self.sequence += 1
         return header[0], plain
+
+    def open_run(
+        self, headers: Sequence[bytes], fragments: Sequence[Octets]
+    ) -> tuple[list[bytes], list[int]]:
+        """See `Opener.open_run`."""
+        return open_in_turn(self, headers, fragments)
