@@ -35,52 +35,113 @@ class ServerSentEvent(NamedTuple):
     cut: bool
 
 
-class Events(NamedTuple):
-    """Complete events of a stretch of content, not yet looked into.
+class Events:
+    """Complete events of a stretch of content that lacks nothing, read one after another.
 
-    Attributes:
-        lines: the lines of each, without the empty one that ends it. There may be an empty
-            line in front; what has no data is no event.
-        bounds: where the lines of each begin in the stretch, and behind them where the last
-            ends, with its empty line.
-        line_end: what ends a line.
-        mark: octets of a byte order mark in front of the first.
+    Args:
+        run: the stretch. An event that does not end in it is none of them.
+        line_end: what ends all of its lines.
+        at: where the first event begins.
+        mark: octets of a byte order mark in front of it, which count as its own.
     """
 
-    lines: list[bytes]
-    bounds: list[int]
-    line_end: bytes
-    mark: int
+    __slots__ = ("_at", "_line_end", "_mark", "_run", "_start", "_stop")
 
-    def read(self, index: int) -> ServerSentEvent | None:
-        """One of them; None if it is none, as it has no data."""
-        lines, start, end = self.lines[index], self.bounds[index], self.bounds[index + 1]
-        if lines.startswith(self.line_end):
-            lines = lines[len(self.line_end) :]
-            start += len(self.line_end)
-        elif not index:
-            start -= self.mark
-        if lines.startswith(b"data:") and self.line_end not in lines:
-            data = lines[6:] if lines.startswith(b" ", 5) else lines[5:]
-            kind, cut = "message", len(data) > MAX_EVENT_OCTETS
-            if cut:
-                data = data[:MAX_EVENT_OCTETS]
-        else:
-            kind, data, cut = _fields(lines, self.line_end)
-        return ServerSentEvent(kind, data, start, end, cut) if data else None
+    def __init__(self, run: bytes, line_end: bytes, at: int, mark: int) -> None:
+        self._run = run
+        self._line_end = line_end
+        self._at = at
+        self._mark = mark
+        self._start = self._stop = 0  # of the lines of the event read last
 
-    def frame(self, index: int, data: bytes) -> tuple[bytes, bytes] | None:
-        """What stands around the data of an event, up to its begin and end; None if in parts."""
-        lines, line_end = self.lines[index], self.line_end
-        at = lines.find(data)
-        before, behind = lines[:at], lines[at + len(data) :]
-        first = before[before.rfind(line_end) + len(line_end) :] if line_end in before else before
-        alone = line_end not in data and (not behind or behind.startswith(line_end))
-        return (before, behind) if alone and at >= 0 and first in (b"data:", b"data: ") else None
+    def read(self) -> ServerSentEvent | None:
+        """The next event; None behind the last. What has no data is no event."""
+        run, line_end = self._run, self._line_end
+        size = len(line_end)
+        while True:
+            start = self._at
+            feed = run.find(b"\n", start)
+            while feed >= 0 and not run.startswith(line_end, feed + 1):
+                feed = run.find(b"\n", feed + 1)
+            if feed < 0:
+                return None
+            stop = feed + 1 - size
+            self._at = end = feed + 1 + size
+            if start < stop and run.startswith(line_end, start):
+                start += size  # an empty line more
+            self._start, self._stop = start, stop
+            lines = run[start:stop]
+            if lines.startswith(b"data:") and line_end not in lines:
+                data = lines[6:] if lines.startswith(b" ", 5) else lines[5:]
+                kind, cut = "message", len(data) > MAX_EVENT_OCTETS
+                if cut:
+                    data = data[:MAX_EVENT_OCTETS]
+            else:
+                kind, data, cut = _fields(lines, line_end)
+            if data:
+                if start == self._mark:
+                    start = 0
+                return ServerSentEvent(kind, data, start, end, cut)
+
+    def frame(self, data: bytes) -> tuple[bytes, bytes] | None:
+        """What stands around the data of the event read last; None if that is in parts."""
+        run, line_end, start, stop = self._run, self._line_end, self._start, self._stop
+        line = start
+        while not run.startswith(b"data:", line):
+            line = run.find(line_end, line, stop) + len(line_end)
+            if line < len(line_end):
+                return None
+        begin = line + (6 if run.startswith(b" ", line + 5) else 5)
+        end = begin + len(data)
+        if not run.startswith(data, begin) or not (end == stop or run.startswith(line_end, end)):
+            return None
+        return run[start:begin], run[end:stop]
+
+    def alike(self, before: bytes, behind: bytes) -> list[bytes]:
+        """What the next events hold between these, as far as they begin and end with them.
+
+        Args:
+            before: what each begins with; nothing of it is an empty line.
+            behind: what each ends with, likewise.
+
+        Returns:
+            Of each event up to the first that is another, or holds the first octet of `behind`.
+        """
+        run, at = self._run, self._at
+        if not run.startswith(before, at):
+            return []
+        found: list[bytes] = []
+        at += len(before)
+        first, ending = behind[:1], behind + 2 * self._line_end
+        between = ending + before
+        find, follows = run.find, run.startswith
+        stop = find(first, at)
+        while follows(between, stop):
+            found.append(run[at:stop])
+            at = stop + len(between)
+            stop = find(first, at)
+        if stop >= 0 and follows(ending, stop):
+            found.append(run[at:stop])
+        return found
+
+    def skip(self, sizes: list[int], around: int) -> list[int]:
+        """Pass over events that `alike` found.
+
+        Args:
+            sizes: how much each holds.
+            around: octets of what stands around that.
+
+        Returns:
+            Where each begins, and where the last ends.
+        """
+        around += 2 * len(self._line_end)
+        bounds = list(itertools.accumulate([around + size for size in sizes], initial=self._at))
+        self._at = bounds[-1]
+        return bounds
 
 
 def split_events(run: bytes, *, at_start: bool, begins: bool = True) -> Events | None:
-    """The events of a stretch of content that lacks nothing, all at once.
+    """The events of a stretch of content that lacks nothing.
 
     Args:
         run: the stretch. An event that does not end in it is none of them.
@@ -95,21 +156,15 @@ def split_events(run: bytes, *, at_start: bool, begins: bool = True) -> Events |
         line_end = b"\r\n"
         if not run.count(line_end) == run.count(b"\r") == run.count(b"\n"):
             return None
-    empty = 2 * line_end
     mark = at = 0
     if not begins:  # up to the first empty line
         at = len(line_end)
         if not run.startswith(line_end):
-            at = run.find(empty) + len(empty)
-            if at < len(empty):
-                return Events([], [0], line_end, 0)
+            found = run.find(2 * line_end)
+            at = found + 2 * len(line_end) if found >= 0 else len(run)
     elif at_start and run.startswith(_BOM):
         at = mark = len(_BOM)
-    lines = (run[at:] if at else run).split(empty)
-    lines.pop()  # has no end
-    gap = len(empty)
-    bounds = list(itertools.accumulate([len(part) + gap for part in lines], initial=at))
-    return Events(lines, bounds, line_end, mark)
+    return Events(run, line_end, at, mark)
 
 
 def read_events(run: bytes, *, at_start: bool, begins: bool = True) -> list[ServerSentEvent]:
@@ -121,13 +176,12 @@ def read_events(run: bytes, *, at_start: bool, begins: bool = True) -> list[Serv
         begins: it begins with an event; else in the middle of one, which is skipped.
     """
     events = split_events(run, at_start=at_start, begins=begins)
-    if events is None:
-        parser = SseParser()
-        if not at_start:
-            parser.lose(begins=begins)
-        return parser.feed(run)
-    found = (events.read(index) for index in range(len(events.lines)))
-    return [event for event in found if event is not None]
+    if events is not None:
+        return list(iter(events.read, None))
+    parser = SseParser()
+    if not at_start:
+        parser.lose(begins=begins)
+    return parser.feed(run)
 
 
 def _fields(lines: bytes, line_end: bytes) -> tuple[str, bytes, bool]:

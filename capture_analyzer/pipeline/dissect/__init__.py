@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from capture_analyzer.pipeline.dissect.decrypt import OpenedConnection
     from capture_analyzer.pipeline.dissect.http2 import DissectedHttp2
     from capture_analyzer.protocols.http1.connection import Parsed, Problem
+    from capture_analyzer.protocols.llm import Known
 
 _ORIGINS: dict[str, Origin] = {"http-gap": "capture"}
 
@@ -125,6 +126,7 @@ class _HttpReader:
         self.messages: list[Message] = []
         self.anomalies: list[Anomaly] = []
         self._answers = Answers()
+        self._known: Known | None = None
         self._frames: list[tuple[int, NDArray[np.int64]]] = []  # (connection, columns)
 
     def read_opened(self, connection: Connection, opened: OpenedConnection) -> None:
@@ -161,9 +163,12 @@ class _HttpReader:
         self.messages += found.messages
         connection.server_name = found.server_name
         from capture_analyzer.pipeline.dissect.contents import EVENT_STREAM, read_contents
+        from capture_analyzer.protocols.llm import Known
 
+        if self._known is None:
+            self._known = Known()
         if any(content.content_type == EVENT_STREAM for content in found.contents):
-            read_contents(client, server, found.contents, self._answers)
+            read_contents(client, server, found.contents, self._answers, self._known)
 
     def finish(self) -> None:
         """All connections have been read."""

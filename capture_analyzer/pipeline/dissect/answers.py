@@ -103,19 +103,16 @@ class Answers:
         self._chars.append(chars)
         self.events += 1
 
-    def add_contents(
-        self, begins: list[int], ends: list[int], sizes: list[int], chars: list[int]
-    ) -> None:
-        """Add events of kind "content".
+    def add_contents(self, bounds: list[int], sizes: list[int], chars: list[int]) -> None:
+        """Add events of kind "content" that follow each other.
 
         Args:
-            begins: where they begin in the content.
-            ends: where they end.
+            bounds: where they begin in the content, and where the last ends.
             sizes: octets of data of each.
             chars: characters of generated text of each.
         """
-        self._begins += begins
-        self._ends += ends
+        self._begins += bounds[:-1]
+        self._ends += bounds[1:]
         self._kinds += bytes((_CONTENT,)) * len(sizes)
         self._data += sizes
         self._chars += chars

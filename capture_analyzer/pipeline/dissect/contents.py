@@ -31,7 +31,11 @@ _OPENINGS: Final = (b"data:", b"event:", b"id:")  # fields that an event begins 
 
 
 def read_contents(
-    client: Source, server: Source, located: Sequence[Located], answers: Answers
+    client: Source,
+    server: Source,
+    located: Sequence[Located],
+    answers: Answers,
+    known: llm.Known,
 ) -> None:
     """Look into the contents of a connection; writes what is found into their messages.
 
@@ -40,11 +44,12 @@ def read_contents(
         server: the server's.
         located: where the contents lie.
         answers: takes the events, which are in the messages once they have been placed.
+        known: what events of other answers said.
     """
     streamed: set[int | None] = set()
     for content in located:
         if not content.message.from_client and content.content_type == EVENT_STREAM:
-            content.message.stream = _events(server, content, answers)
+            content.message.stream = _events(server, content, answers, known)
             streamed.add(_pair(content.message))
     for content in located:
         if content.message.from_client and _pair(content.message) in streamed:
@@ -86,9 +91,9 @@ class _Fed:
                 at = end
 
 
-def _events(source: Source, content: Located, answers: Answers) -> StreamFacts:
+def _events(source: Source, content: Located, answers: Answers, known: llm.Known) -> StreamFacts:
     """What a server-sent event stream says as a whole; its events go into `answers`."""
-    answer = _Answer(source, answers)
+    answer = _Answer(source, answers, known)
     answers.begin(source.stream, answer.facts)
     if not content.codings or content.codings == ["identity"]:
         answer.read_plain(content.pieces)
@@ -100,11 +105,11 @@ def _events(source: Source, content: Located, answers: Answers) -> StreamFacts:
 class _Answer:
     """Reads one streamed answer."""
 
-    def __init__(self, source: Source, answers: Answers) -> None:
+    def __init__(self, source: Source, answers: Answers, known: llm.Known) -> None:
         self.facts = StreamFacts()
         self._source = source
         self._answers = answers
-        self._repeats = llm.Repeats()
+        self._repeats = llm.Repeats(known)
         # Content of which nothing is missing in between: its parts, and where each lies.
         self._parts: list[bytes] = []
         self._offsets: list[int] = []
@@ -178,28 +183,35 @@ class _Answer:
             self._take(event, place)
 
     def _take_all(self, events: Events, place: int) -> None:
-        answers, repeats = self._answers, self._repeats
-        bounds = [place + bound for bound in events.bounds] if place else events.bounds
-        index, count = 0, len(events.lines)
-        while index < count:
-            sizes, chars = repeats.framed(events.lines, index)
-            stop = min(index + len(sizes), index + MAX_EVENTS - answers.events)
-            if index < stop:
-                some = slice(stop - index)
-                answers.add_contents(
-                    bounds[index:stop], bounds[index + 1 : stop + 1], sizes[some], chars[some]
-                )
-                index = stop
+        repeats = self._repeats
+        while True:
+            frame = repeats.frame
+            if frame is not None and self._take_alike(events, frame, place):
                 continue
-            event = events.read(index)
-            if event is not None:
-                if not self._room():
-                    return
-                if self._take(event, place):
-                    frame = events.frame(index, event.data)
-                    if frame is not None:
-                        repeats.learn_frame(*frame)
-            index += 1
+            event = events.read()
+            if event is None or not self._room():
+                return
+            self._take(event, place)
+            if repeats.unframed:
+                repeats.learn_frame(events.frame(event.data))
+
+    def _take_alike(self, events: Events, frame: llm.Frame, place: int) -> bool:
+        """Add the next events if they differ from one that was read in their text alone."""
+        answers = self._answers
+        texts = events.alike(frame.before, frame.behind)
+        if not texts:
+            return False
+        characters = self._repeats.characters_of(texts)
+        del characters[max(0, MAX_EVENTS - answers.events) :]
+        if not characters:
+            return False
+        sizes = list(map(len, texts[: len(characters)]))
+        bounds = events.skip(sizes, len(frame.before) + len(frame.behind))
+        if place:
+            bounds = [place + bound for bound in bounds]
+        around = frame.data_octets
+        answers.add_contents(bounds, [around + size for size in sizes], characters)
+        return True
 
     def _room(self) -> bool:
         """Whether one more event may be kept; notes it if not."""
@@ -208,22 +220,19 @@ class _Answer:
         self.facts.undecoded = True
         return False
 
-    def _take(self, event: ServerSentEvent, place: int) -> bool:
-        """Add an event of content from `place` on; whether it taught what others look like."""
-        begin, end, data = place + event.start, place + event.end, event.data
-        chars = self._repeats.characters(event.type, data)
-        if chars:
-            self._answers.add(begin, end, "content", len(data), chars, -1)
-            return False
-        said = self._read(event.type, data)
+    def _take(self, event: ServerSentEvent, place: int) -> None:
+        """Add an event of content from `place` on; notes what it says of the whole answer."""
+        said = self._repeats.read(event.type, event.data)
         tokens = -1 if said.output_tokens is None else said.output_tokens
-        self._answers.add(begin, end, said.kind, len(data), said.generated_chars, tokens)
-        return tokens < 0 and self._repeats.learn(event.type, data, said)
-
-    def _read(self, event_type: str, data: bytes) -> llm.EventFacts:
-        """What an event says; notes what it says of the whole answer."""
+        self._answers.add(
+            place + event.start,
+            place + event.end,
+            said.kind,
+            len(event.data),
+            said.generated_chars,
+            tokens,
+        )
         facts = self.facts
-        said = llm.classify(event_type, data)
         if said.input_tokens is not None:
             facts.input_tokens = said.input_tokens
         if said.output_tokens is not None:
@@ -232,7 +241,6 @@ class _Answer:
         facts.marker_known |= said.marked
         facts.finish = said.finish or facts.finish
         facts.error_code = said.error_code or facts.error_code
-        return said
 
     def read_coded(self, content: Located) -> None:
         """Content in a coding."""

@@ -6,18 +6,18 @@ holds and what token counts it reports. It keeps no text.
 
 from capture_analyzer.protocols.llm.adapters import (
     MAX_JSON_OCTETS,
-    classify,
     request_facts,
 )
 from capture_analyzer.protocols.llm.facts import EventFacts, EventKind, RequestFacts
-from capture_analyzer.protocols.llm.repeats import Repeats
+from capture_analyzer.protocols.llm.repeats import Frame, Known, Repeats
 
 __all__ = [
     "MAX_JSON_OCTETS",
     "EventFacts",
     "EventKind",
+    "Frame",
+    "Known",
     "Repeats",
     "RequestFacts",
-    "classify",
     "request_facts",
 ]

@@ -19,6 +19,7 @@ from capture_analyzer.pipeline.dissect.contents import read_contents
 from capture_analyzer.pipeline.redact import Redactor
 from capture_analyzer.protocols.http1.connection import parse
 from capture_analyzer.protocols.http1.source import Source
+from capture_analyzer.protocols.llm import Known
 
 MS = 1_000_000
 WORDS = ["Hello", " ", "world", "", "größer", "x" * 300, "."]
@@ -113,7 +114,7 @@ def read(stream_of: Any, answer: bytes, cuts: Sequence[int] = (), **more: Any) -
     server = Source(stream_of(answer, cuts, **more))
     parsed = parse(client, server, redactor)
     answers = Answers()
-    read_contents(client, server, parsed.contents, answers)
+    read_contents(client, server, parsed.contents, answers, Known())
     answers.place()
     return parsed.messages
 
@@ -200,7 +201,7 @@ def test_answers_of_several_streams_are_placed_together(stream_of: Any) -> None:
         answer = head() + b"".join(map(chunk, EVENTS)) + LAST
         server = Source(stream_of(answer, [len(head()) + 10 + cut * 500]))
         parsed = parse(client, server, Redactor("default"))
-        read_contents(client, server, parsed.contents, answers)
+        read_contents(client, server, parsed.contents, answers, Known())
         told.append(parsed.messages[1].stream)
     answers.place()
     assert [[event.packet_no for event in one.events] for one in told] == [

@@ -27,6 +27,7 @@ from capture_analyzer.pipeline.dissect.contents import read_contents
 from capture_analyzer.pipeline.dissect.http2 import DissectedHttp2, dissect_http2
 from capture_analyzer.pipeline.redact import Redactor
 from capture_analyzer.protocols.http1.source import Source
+from capture_analyzer.protocols.llm import Known
 
 MS = 1_000_000
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -96,7 +97,7 @@ def dissected(
     redactor = Redactor(redact)
     found = dissect_http2(Source(client), Source(server), redactor)
     answers = Answers()
-    read_contents(Source(client), Source(server), found.contents, answers)
+    read_contents(Source(client), Source(server), found.contents, answers, Known())
     answers.place()
     return (
         [row for row in found.messages if row.from_client],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,11 +12,12 @@ from hypothesis import strategies as st
 
 from capture_analyzer.protocols.llm import (
     EventFacts,
+    Known,
     Repeats,
     RequestFacts,
-    classify,
     request_facts,
 )
+from capture_analyzer.protocols.llm.adapters import classify
 
 
 def facts(data: object, event_type: str = "message") -> EventFacts:
@@ -159,39 +161,100 @@ TEXTS = st.one_of(
 def test_events_that_repeat_are_read_as_all_others(
     template: Callable[[str], str], texts: list[str], event_type: str
 ) -> None:
-    repeats = Repeats()
-    last = EventFacts("other")
-    for text in texts:
-        data = template(text).encode("utf-8", "surrogatepass")
-        expected = classify(event_type, data)
-        chars = repeats.characters(event_type, data)
-        if chars:
-            learnt = last._replace(generated_chars=chars)
-            assert learnt == expected
-            continue
-        repeats.learn(event_type, data, expected)
-        if repeats.characters(event_type, data):
-            last = expected
-            assert repeats.characters("other", data) == 0
+    known = Known()
+    for _ in range(2):  # answers
+        repeats = Repeats(known)
+        for text in texts:
+            data = template(text).encode("utf-8", "surrogatepass")
+            assert repeats.read(event_type, data) == classify(event_type, data)
+            assert repeats.read("other", data) == classify("other", data)
 
 
-def test_repeats_are_found() -> None:
-    repeats = Repeats()
+OWN = [
+    {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1772546831},
+    {"id": "chatcmpl-2", "object": "chat.completion.chunk", "created": 1772546832},
+    {"id": "stop", "object": "stop", "created": 5},
+    {"id": 'a"b', "object": "x", "created": 5},
+    {"id": "content", "created": 5, "object": "x"},
+    {},
+]
+MEMBERS: list[dict[str, Any]] = [
+    {"model": "m", "choices": [{"delta": {"role": "assistant"}, "finish_reason": None}]},
+    {"model": "m", "choices": [{"delta": {"content": "Hi"}, "finish_reason": None}]},
+    {"model": "m", "choices": [{"delta": {"content": "stop"}, "finish_reason": None}]},
+    {"model": "m", "choices": [{"delta": {"content": "5"}, "finish_reason": "length"}]},
+    {"model": "m", "choices": [{"delta": {}, "finish_reason": "stop"}]},
+    {"model": "m", "choices": [], "usage": {"completion_tokens": 5, "prompt_tokens": 7}},
+    {"id": "twice", "choices": []},
+    {"type": "ping"},
+    {},
+]
+
+
+@given(
+    st.lists(
+        st.lists(st.tuples(st.sampled_from(OWN), st.sampled_from(MEMBERS)), max_size=6), max_size=4
+    ),
+    st.sampled_from([(", ", ": "), (",", ":")]),
+)
+def test_what_other_answers_said_changes_nothing(
+    answers: list[list[tuple[dict[str, Any], dict[str, Any]]]], separators: tuple[str, str]
+) -> None:
+    known = Known()
+    for answer in answers:
+        repeats = Repeats(known)
+        for own, members in answer:
+            data = json.dumps(own | members, separators=separators).encode()
+            assert repeats.read("message", data) == classify("message", data)
+            cut = data.removeprefix(b"{")
+            assert repeats.read("message", cut) == classify("message", cut)
+
+
+def test_what_is_the_answers_own_does_not_hinder(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bytes] = []
+
+    def watched(event_type: str, data: bytes) -> EventFacts:
+        asked.append(data)
+        return classify(event_type, data)
+
+    monkeypatch.setattr("capture_analyzer.protocols.llm.repeats.classify", watched)
+    known = Known()
+    for number, own in enumerate(OWN[:2]):
+        repeats = Repeats(known)
+        for members in MEMBERS[:5]:
+            repeats.read("message", json.dumps(own | members, separators=(",", ":")).encode())
+        assert (len(asked) > 0) is (number == 0)
+        asked.clear()
+
+
+def test_repeats_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    repeats = Repeats(Known())
     one, other = (json.dumps(chunk({"content": text})).encode() for text in ("Hello", " wörld"))
-    repeats.learn("message", one, classify("message", one))
-    assert repeats.characters("message", one) == 5
-    assert repeats.characters("message", json.dumps(chunk({"content": "x"})).encode()) == 1
-    assert repeats.characters("message", other) == 6, "an escape"
-    broken = other.replace(b"\\u00f6", b'","x":"')
-    assert repeats.characters("message", broken) == 0, "another member"
-    raw = other.replace(b"\\u00f6", "ö".encode())
-    assert repeats.characters("message", raw) == 6
-    assert repeats.characters("message", json.dumps(chunk({"role": "x"})).encode()) == 0
+    assert repeats.read("message", one).generated_chars == 5
+    role, short, broken, raw = (
+        json.dumps(chunk({"role": "x"})).encode(),
+        json.dumps(chunk({"content": "x"})).encode(),
+        other.replace(b"\\u00f6", b'","x":"'),
+        other.replace(b"\\u00f6", "ö".encode()),
+    )
+    read: list[bytes] = []
+    monkeypatch.setattr(
+        "capture_analyzer.protocols.llm.repeats.classify",
+        lambda _, data: [read.append(data), EventFacts("other")][1],
+    )
+    assert repeats.read("message", one).generated_chars == 5
+    assert repeats.read("message", short).generated_chars == 1
+    assert repeats.read("message", other).generated_chars == 6, "an escape"
+    assert repeats.read("message", raw).generated_chars == 6
+    assert read == []
+    assert repeats.read("message", broken).kind == "other"
+    assert repeats.read("message", role).kind == "other"
+    assert read == [broken, role]
 
 
 def test_answers_without_repeats_cost_little() -> None:
-    repeats = Repeats()
+    repeats = Repeats(Known())
     for number in range(100):
-        data = json.dumps(chunk({"content": "Hello"}, id=str(number))).encode()
-        repeats.learn("message", data, classify("message", data))
+        data = json.dumps(chunk({"content": "Hello"}, number=str(number))).encode()
+        repeats.read("message", data)
     assert repeats._tries <= 0

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from capture_analyzer.protocols import sse
-from capture_analyzer.protocols.sse import ServerSentEvent, SseParser, read_events
+from capture_analyzer.protocols.sse import ServerSentEvent, SseParser, read_events, split_events
 
 
 def events(*pieces: bytes) -> list[tuple[str, bytes]]:
@@ -123,3 +123,49 @@ def test_all_events_at_once(parts: list[bytes], kind: tuple[bool, bool]) -> None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sse, "MAX_EVENT_OCTETS", 30)
         assert read_events(run, at_start=at_start, begins=begins) == parser.feed(run)
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_events_that_are_alike(end: bytes) -> None:
+    texts = [b"Hello", b" you", b"", b"a" * 5000, b'x", "y": "', b"later"]
+    framed = [b'event: e%sdata: {"t": "%s"}%s' % (end, text, 2 * end) for text in texts]
+    run = b"data: first%s" % (2 * end) + b"".join(framed)
+    events = split_events(run, at_start=True)
+    assert events is not None
+    assert events.read() is not None
+    one = events.read()
+    assert one is not None
+    around = events.frame(one.data)
+    assert around == (b"event: e%sdata: " % end, b"")
+    before, behind = around[0] + b'{"t": "', b'"}' + around[1]
+    found = events.alike(before, behind)
+    assert found == texts[1:4]
+    bounds = events.skip(list(map(len, found)), len(before) + len(behind))
+    starts = [one.start + sum(map(len, framed[:number])) for number in range(5)]
+    assert bounds == starts[1:5]
+    assert events.alike(before, behind) == []
+    other = events.read()
+    assert other is not None
+    assert other.start == starts[4]
+    assert events.alike(before, behind) == [b"later"]
+    events.skip([5], len(before) + len(behind))
+    assert events.alike(before, behind) == []
+    assert events.read() is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "around"),
+    [
+        (b"data: x", (b"data: ", b"")),
+        (b"data:x\nid: 1", (b"data:", b"\nid: 1")),
+        (b"id: 1\ndata: x", (b"id: 1\ndata: ", b"")),
+        (b"data: x\ndata: y", None),
+        (b"data\ndata: x", None),
+    ],
+)
+def test_what_stands_around_data(lines: bytes, around: tuple[bytes, bytes] | None) -> None:
+    events = split_events(lines + b"\n\n", at_start=False)
+    assert events is not None
+    event = events.read()
+    assert event is not None
+    assert events.frame(event.data) == around
