@@ -25,12 +25,17 @@ class Carried:
 
 
 def carried(tables: Tables, cause: str, numbers: set[int]) -> dict[int, Carried]:
-    """For these connections the exchange that waited for their set-up, if one did."""
+    """For these connections the exchange that waited for their set-up, if one did.
+
+    Of those of a tunnel, where CONNECT waited for the transport, the one with this cause.
+    """
     found: dict[int, Carried] = {}
     ledger = tables.ledger
     for exchange in tables.exchanges:
         number = exchange.connection_no
-        if number not in numbers or not exchange.carries_setup or number in found:
+        if number not in numbers or not exchange.carries_setup:
+            continue
+        if number in found and found[number].rows:
             continue
         part = ledger.rows_of(exchange.exchange_no)
         rows = np.flatnonzero(ledger.cause[part] == CAUSE_CODE[cause]) + part.start

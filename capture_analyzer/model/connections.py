@@ -59,6 +59,10 @@ class TlsSummary:
     )
     decrypted: Literal["yes", "no", "partial"] = column("How far it was readable.", default="no")
     why_not: str | None = column("Why not, as a clause.", default=None)
+    tunnelled: bool = column(
+        "It runs through a proxy, behind what the client asked that in clear text (CONNECT).",
+        default=False,
+    )
     start_ns: int | None = column("First byte of ClientHello seen.", unit="ns", default=None)
     end_ns: int | None = column(
         "Last byte of the handshake seen: of the client's Finished (TLS 1.3), else of the later "

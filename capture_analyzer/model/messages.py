@@ -175,6 +175,9 @@ class Message:
     start_certain: bool = column("Its first byte was captured.", default=True)
     missing_bytes: int = column("Bytes of it that the capture lacks.", unit="bytes", default=0)
     upgrade: bool = column("After it the connection speaks another protocol.", default=False)
+    tunnelled: bool = column(
+        "It was inside of TLS behind a CONNECT, not in front of it.", default=False
+    )
     pair_no: int | None = column(
         "Number on its connection of the request, which its response repeats; None = the other "
         "half is missing or it can't be told.",

@@ -12,6 +12,9 @@ and its set-up cost the exchange nothing. The set-up is, in order:
 * *failed attempts*: connections of the same client to the same server or name, refused or
   never answered, in the `ATTEMPT_NS` before (RFC 8305, section 5);
 * the TCP handshake, then the TLS handshake, of the connection itself.
+
+Through a proxy there are two set-ups: CONNECT carries that of the transport, and the first
+exchange behind it the TLS handshake.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from typing import Final
 
 import numpy as np
 
-from capture_analyzer.model.connections import Connection
+from capture_analyzer.model.connections import Connection, TlsSummary
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.lookups import Lookup
 from capture_analyzer.model.quick_dataclass import quick_dataclass
@@ -35,6 +38,9 @@ ATTEMPT_NS: Final = 3_000_000_000
 
 TIMEOUT_NS: Final = 5_000_000_000
 """How long a stub resolver waits for an answer by default (resolv.conf(5), timeout)."""
+
+_SEEN: Final = 1  # states of a connection in `join`
+_TUNNEL_TO_COME: Final = 2
 
 _MOST_LOOKUPS: Final = 32  # of one resolution: bounds the walk back over a client's lookups
 
@@ -53,6 +59,8 @@ class Setup:
         connect_ns: first SYN, of the first attempt.
         established_ns: the transport was ready.
         tls: there was a TLS handshake.
+        tunnelled: it is the whole of the set-up; `connect_ns` and `established_ns` are where it
+            began.
         ready_ns: all was ready for the request (behind the TLS handshake, if there is one).
     """
 
@@ -66,6 +74,7 @@ class Setup:
     established_ns: int
     tls: bool
     ready_ns: int
+    tunnelled: bool = False
 
 
 def join(
@@ -95,12 +104,17 @@ def join(
     taken: set[int] = set()
     setups: list[Setup] = []
     seen = bytearray(len(connections))
+    tunnels: list[Setup] = []
     for exchange in exchanges:
         connection_no = exchange.connection_no
         if seen[connection_no]:
+            if seen[connection_no] == _TUNNEL_TO_COME and exchange.method != "CONNECT":
+                seen[connection_no] = _SEEN
+                tunnels += _tunnelled(exchange, connections[connection_no])
             continue
-        seen[connection_no] = 1
         connection = connections[connection_no]
+        through = connection.tls is not None and connection.tls.tunnelled
+        seen[connection_no] = _TUNNEL_TO_COME if through else _SEEN
         if exchange.request_first_packet_no is None:
             connection.preconnected = connection.syn_ns is None
             continue  # the request is not in the capture, so neither is what came before it
@@ -117,7 +131,7 @@ def join(
         exchange.lookup_no = connection.lookup_no if setup.lookups else None
         exchange.start_ns = setup.connect_ns if setup.dns_ns is None else setup.dns_ns
         setups.append(setup)
-    return setups
+    return sorted(setups + tunnels, key=_carrier) if tunnels else setups
 
 
 def name_opaque(exchanges: Iterable[Exchange], connections: Sequence[Connection]) -> None:
@@ -150,15 +164,10 @@ def _setup(
         established = connection.syn_ack_ns
     established = request if established is None else min(established, request)
     established = max(established, connect)  # the clock may have gone back
-    ready = established
     tls = connection.tls
-    if tls is not None and tls.end_ns is not None:
-        ready = tls.end_ns
-        if tls.version != "TLS 1.3" and not tls.resumed:
-            # The server's Finished ends this handshake (RFC 5246, section 7.3): seen away
-            # from the client, it still has to get there, and the request to come back.
-            ready += connection.client_side_rtt_ns or 0
-        ready = min(max(ready, established), request)  # early data, False Start
+    if tls is not None and tls.tunnelled:
+        tls = None  # what is asked of the proxy does not wait for it
+    ready = _ready(connection, tls, established, request)
     patience = max(PROMPT_NS, connection.rtt_ns or 0)
     if request - ready > patience and (
         awaited is None or awaited[0] - ready > patience or request - awaited[1] > patience
@@ -176,6 +185,51 @@ def _setup(
         tls=tls is not None,
         ready_ns=ready,
     )
+
+
+def _ready(connection: Connection, tls: TlsSummary | None, established: int, request: int) -> int:
+    """When a request could be sent: behind the TLS handshake, if there is one."""
+    if tls is None or tls.end_ns is None:
+        return established
+    ready = tls.end_ns
+    if tls.version != "TLS 1.3" and not tls.resumed:
+        # The server's Finished ends this handshake (RFC 5246, section 7.3): seen away
+        # from the client, it still has to get there, and the request to come back.
+        ready += connection.client_side_rtt_ns or 0
+    return min(max(ready, established), request)  # early data, False Start
+
+
+def _tunnelled(exchange: Exchange, connection: Connection) -> list[Setup]:
+    """The TLS handshake inside of a tunnel, if its first exchange waited for it."""
+    tls, request = connection.tls, exchange.request_start_ns
+    if tls is None or tls.start_ns is None or tls.start_ns > request:
+        return []
+    if exchange.request_first_packet_no is None:
+        return []
+    ready = _ready(connection, tls, tls.start_ns, request)
+    if request - ready > max(PROMPT_NS, connection.rtt_ns or 0):
+        return []
+    exchange.carries_setup = True
+    exchange.start_ns = tls.start_ns
+    return [
+        Setup(
+            exchange_no=exchange.exchange_no,
+            connection_no=connection.connection_no,
+            attempt_nos=[],
+            lookups=[],
+            dns_ns=None,
+            dns_end_ns=None,
+            connect_ns=tls.start_ns,
+            established_ns=tls.start_ns,
+            tls=True,
+            ready_ns=ready,
+            tunnelled=True,
+        )
+    ]
+
+
+def _carrier(setup: Setup) -> int:
+    return setup.exchange_no
 
 
 _Aim = tuple[str, int, str]

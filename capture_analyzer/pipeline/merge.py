@@ -139,7 +139,9 @@ def _streams(
     columns: dict[str, Any] = {
         field.name: _taken(parts, field.name, room)
         for field in dataclasses.fields(Streams)
-        if field.init and field.name not in ("bounds", "buffers") and field.name[0] != "_"
+        if field.init
+        and field.name not in ("bounds", "buffers", "origins")
+        and field.name[0] != "_"
     }
     return Streams(bounds=_joined([np.zeros(1, np.int64), *bounds]), buffers=buffers, **columns)
 

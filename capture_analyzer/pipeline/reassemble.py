@@ -47,6 +47,7 @@ class Streams:
     mid_stream: NDArray[np.bool_]  # per stream
     fin_ns: NDArray[np.int64]  # per stream; NO_TIME without
     reset_ns: NDArray[np.int64]  # per connection; NO_TIME without
+    origins: NDArray[np.int64] | None = None  # per stream: where it begins, if not at 0
     _bounds: list[int] = dataclasses.field(default_factory=list, repr=False)
     _ends: list[int] = dataclasses.field(default_factory=list, repr=False)
     _mid: list[bool] = dataclasses.field(default_factory=list, repr=False)

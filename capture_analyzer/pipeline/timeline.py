@@ -264,7 +264,8 @@ def add_phases(exchanges: Sequence[Exchange], setups: Sequence[Setup]) -> None:
         request_ns = exchange.request_start_ns
         if setup.dns_ns is not None:
             phases.dns_ns = setup.connect_ns - setup.dns_ns
-        phases.connect_ns = setup.established_ns - setup.connect_ns
+        if not setup.tunnelled:
+            phases.connect_ns = setup.established_ns - setup.connect_ns
         if setup.tls:
             phases.tls_ns = setup.ready_ns - setup.established_ns
         phases.idle_ns = request_ns - setup.ready_ns

@@ -220,7 +220,7 @@ def tell(
                 "name": call.name,
                 "connection": no,
                 "protocol": "h2" if connection.http2 else "http/1.1",
-                "encrypted": connection.tls,
+                "encrypted": connection.tls or (connection.tls_inside and call.method != "CONNECT"),
                 "captured": _captured(call, own),
                 **_request(call, streams[True], streams[False], cut),
                 **({"end_ns": _reset_seen(own, stamp)} if call.ended == "rst" else {}),

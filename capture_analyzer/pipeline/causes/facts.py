@@ -103,6 +103,8 @@ class Facts:
         setups: set-ups that an exchange carries.
         setup_of: for each connection, the exchange that carries its set-up (also as a failed
             attempt); -1 = none.
+        handshake_of: the same for its TLS handshake: another one where that is inside of a
+            tunnel.
         connections: by number.
         holes: of all connections.
         held: which exchanges the holes held up.
@@ -141,6 +143,7 @@ class Facts:
     first_segment: Times
     setups: Sequence[Setup]
     setup_of: NDArray[np.int32]
+    handshake_of: NDArray[np.int32]
     connections: Sequence[Connection]
     holes: Holes
     held: HeldUp
@@ -230,6 +233,7 @@ class Facts:
             ),
             setups=setups,
             setup_of=setup_owners(setups, len(tcp.connections)),
+            handshake_of=handshake_owners(setups, tcp.connections),
             connections=tcp.connections,
             holes=tcp.holes,
             held=NOBODY,
@@ -458,7 +462,22 @@ def setup_owners(setups: Sequence[Setup], connection_count: int) -> NDArray[np.i
     """For each connection the exchange that carries its set-up; -1 = none."""
     owners = np.full(connection_count, -1, np.int32)
     for setup in setups:
+        if setup.tunnelled:
+            continue
         owners[setup.connection_no] = setup.exchange_no
         for attempt in setup.attempt_nos:
             owners[attempt] = setup.exchange_no
+    return owners
+
+
+def handshake_owners(
+    setups: Sequence[Setup], connections: Sequence[Connection]
+) -> NDArray[np.int32]:
+    """For each connection the exchange that carries its TLS handshake; -1 = none."""
+    owners = setup_owners(setups, len(connections))
+    tunnels = [c.connection_no for c in connections if c.tls is not None and c.tls.tunnelled]
+    owners[tunnels] = -1
+    for setup in setups:
+        if setup.tunnelled:
+            owners[setup.connection_no] = setup.exchange_no
     return owners

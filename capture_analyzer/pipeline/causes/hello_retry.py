@@ -27,5 +27,5 @@ def find(facts: Facts) -> Waits:
     for number, pair in hellos.items():
         if len(pair) >= 2:
             (begin, first), (end, second) = pair[:2]
-            rows.append((begin, end, number, int(facts.setup_of[number]), first, second, 0))
+            rows.append((begin, end, number, int(facts.handshake_of[number]), first, second, 0))
     return connection_waits("hello_retry", rows)

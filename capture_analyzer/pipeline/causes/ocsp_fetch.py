@@ -28,7 +28,7 @@ def find(facts: Facts) -> Waits:
             fetch.from_ns,
             end,
             number,
-            int(facts.setup_of[number]),
+            int(facts.handshake_of[number]),
             fetch.first_packet_no or 0,
             fetch.last_packet_no or fetch.next_packet_no or 0,
             fetch.next_packet_no or 0,

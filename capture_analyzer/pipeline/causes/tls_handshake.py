@@ -45,9 +45,9 @@ def find(facts: Facts) -> Waits:
             continue
         number = connection.connection_no
         begin, up = tls.start_ns, connection.established_ns
-        if up is not None and 0 < begin - up <= STEP_NS:
+        if up is not None and 0 < begin - up <= STEP_NS and not tls.tunnelled:
             begin = up
-        owner = int(facts.setup_of[number])
+        owner = int(facts.handshake_of[number])
         end = ready.get(number, tls.end_ns)
         if tls.renegotiations:
             last[number] = _last_packet(facts, number, tls.end_ns)

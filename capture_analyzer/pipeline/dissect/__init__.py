@@ -21,6 +21,7 @@ from capture_analyzer.pipeline.dissect.answers import Answers
 from capture_analyzer.pipeline.dissect.detect import first_bytes, recognise, speak_tls
 from capture_analyzer.pipeline.dissect.guard import Guard
 from capture_analyzer.pipeline.dissect.tls import dissect_tls
+from capture_analyzer.pipeline.http_tunnels import Tunnel, find_tunnel, inside
 from capture_analyzer.pipeline.reassemble import Streams
 from capture_analyzer.pipeline.redact import Redactor
 from capture_analyzer.protocols.http1.source import Source
@@ -95,6 +96,13 @@ def dissect(
                 reader.read(connection, protocol, client, server)
             connection.protocol = protocol
     progress("contents", 1, 2)
+    if reader.tunnels:
+        within = inside(streams, reader.tunnels)
+        encrypted = speak_tls(first_bytes(within)) & ~is_tls
+        if encrypted.any():
+            streams = within
+            is_tls |= encrypted
+            reader.tunnelled.update(np.flatnonzero(encrypted).tolist())
     tls = dissect_tls(
         streams,
         connections,
@@ -103,6 +111,9 @@ def dissect(
         guard=guard,
         read=reader.read_opened,
     )
+    for number in reader.tunnelled:
+        if (summary := connections[number].tls) is not None:
+            summary.tunnelled = True
     reader.finish()
     progress("contents", 2, 2)
     anomalies = reader.anomalies + tls.anomalies + guard.anomalies
@@ -125,6 +136,8 @@ class _HttpReader:
         self._redactor = redactor
         self.messages: list[Message] = []
         self.anomalies: list[Anomaly] = []
+        self.tunnels: list[Tunnel] = []  # that clear text opened
+        self.tunnelled: set[int] = set()  # connections with TLS inside of theirs
         self._answers = Answers()
         self._known: Known | None = None
         self._frames: list[tuple[int, NDArray[np.int64]]] = []  # (connection, columns)
@@ -152,6 +165,7 @@ class _HttpReader:
 
             found = parse(client, server, redactor)
             self.anomalies += _anomalies(number, found.problems)
+            self._note_tunnel(number, found.messages)
         elif protocol == "h2":
             from capture_analyzer.pipeline.dissect.http2 import dissect_http2
 
@@ -160,6 +174,8 @@ class _HttpReader:
             self._frames += [(number, columns) for columns in found.frames]
         else:
             return
+        for message in found.messages if number in self.tunnelled else ():
+            message.tunnelled = True
         self.messages += found.messages
         connection.server_name = found.server_name
         from capture_analyzer.pipeline.dissect.contents import EVENT_STREAM, read_contents
@@ -169,6 +185,15 @@ class _HttpReader:
             self._known = Known()
         if any(content.content_type == EVENT_STREAM for content in found.contents):
             read_contents(client, server, found.contents, self._answers, self._known)
+
+    def _note_tunnel(self, number: int, messages: Sequence[Message]) -> None:
+        """Note the tunnel that one of these messages opened, if the connection has none yet."""
+        if number in self.tunnelled or not any(message.upgrade for message in messages):
+            return
+        halves = [[m for m in messages if m.from_client is side] for side in (True, False)]
+        tunnel = find_tunnel(number, *halves)
+        if tunnel is not None:
+            self.tunnels.append(tunnel)
 
     def finish(self) -> None:
         """All connections have been read."""

@@ -38,10 +38,11 @@ def first_bytes(streams: Streams) -> NDArray[np.uint8]:
 
     Shape (number of streams, FIRST_BYTES). Zeros too for a stream that lacks its begin.
     """
+    begin = np.zeros(len(streams), np.int64) if streams.origins is None else streams.origins
     result = np.zeros((len(streams), FIRST_BYTES), np.uint8)
     first = streams.bounds[:-1]
     some = np.flatnonzero(first < streams.bounds[1:])
-    some = some[streams.starts[first[some]] == 0]
+    some = some[streams.starts[first[some]] == begin[some]]
     chunk = first[some]
     buffer_nos = streams.buffer_nos[chunk]
     for buffer_no in np.flatnonzero(np.bincount(buffer_nos)).tolist():

@@ -96,6 +96,7 @@ def dissect_tls(
         streams.buffer_nos,
         streams.buffer_offsets,
         streams.buffers,
+        streams.origins,
     )
     walked = walk_rows(chunks, rows)
     records = to_table(chunks, walked, (walked.row >> 1).astype(np.int32), (walked.row & 1) == 0)
@@ -322,7 +323,7 @@ def _fill(connection: Connection, understood: Understood, *, failed: bool) -> No
         summary.why_not = "no key log was given"
     connection.tls = summary
     connection.alpn = understood.alpn
-    connection.server_name = understood.server_name
+    connection.server_name = understood.server_name or connection.server_name
 
 
 def _incomplete(summary: TlsSummary) -> bool:

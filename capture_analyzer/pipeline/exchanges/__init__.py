@@ -60,8 +60,10 @@ def find_exchanges(
     speech = Speech.of(connections)
     read = np.zeros(len(connections), np.bool_)
     read[[exchange.connection_no for exchange in exchanges]] = True
+    decrypted = {message.connection_no for message in messages if message.tunnelled}
     for tunnel in tunnels:
-        if connections[tunnel.connection_no].tls is None:
+        tls = connections[tunnel.connection_no].tls
+        if (tls is None or tls.tunnelled) and tunnel.connection_no not in decrypted:
             read[tunnel.connection_no] = False
     units = record_units(tls_records, speech, read)
     flights = find_flights(units)

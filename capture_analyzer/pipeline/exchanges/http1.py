@@ -13,24 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.messages import Message
-from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.exchanges.rows import exchange_row, mark_shared
+from capture_analyzer.pipeline.http_tunnels import Tunnel, find_tunnel
 
 Pair = tuple[Message | None, Message | None]
-
-
-@quick_dataclass(frozen=True)
-class Tunnel:
-    """Where a connection stops speaking HTTP (Upgrade, CONNECT).
-
-    Attributes:
-        connection_no: the connection.
-        client_offset, server_offset: stream offsets of the first bytes behind HTTP.
-    """
-
-    connection_no: int
-    client_offset: int
-    server_offset: int
 
 
 def find_http1(
@@ -38,7 +24,7 @@ def find_http1(
     connections: Sequence[Connection],
     server_fin_ns: Callable[[int], int | None],
 ) -> tuple[list[Exchange], list[Tunnel]]:
-    """Exchanges of clear-text HTTP/1.x, by connection, then request.
+    """Exchanges of HTTP/1.x, by connection, then request.
 
     Args:
         messages: requests and responses of all connections; a final response carries its
@@ -47,18 +33,21 @@ def find_http1(
         server_fin_ns: when the server of a connection (by number) sent its FIN.
 
     Returns:
-        The exchanges, numbered 0 (their numbers come later), and the tunnels they opened.
+        The exchanges, numbered 0 (their numbers come later), and the tunnels they opened,
+        save inside of another one.
     """
-    halves: dict[int, tuple[list[Message], list[Message]]] = {}
+    # By connection, and whether inside of its tunnel: there HTTP begins anew.
+    halves: dict[tuple[int, bool], tuple[list[Message], list[Message]]] = {}
     for message in messages:
         if not message.protocol.startswith("http/1"):
             continue
-        requests, responses = halves.setdefault(message.connection_no, ([], []))
+        layer = message.connection_no, message.tunnelled
+        requests, responses = halves.setdefault(layer, ([], []))
         (requests if message.from_client else responses).append(message)
     exchanges: list[Exchange] = []
     tunnels: list[Tunnel] = []
-    for connection_no in sorted(halves):
-        requests, responses = halves[connection_no]
+    for connection_no, tunnelled in sorted(halves):
+        requests, responses = halves[connection_no, tunnelled]
         requests.sort(key=_offset)
         responses.sort(key=_offset)
         connection = connections[connection_no]
@@ -67,7 +56,7 @@ def find_http1(
         _end_unanswered(rows, connection, server_fin_ns)
         mark_shared(rows)
         exchanges += rows
-        tunnel = _tunnel(connection_no, requests, responses)
+        tunnel = None if tunnelled else find_tunnel(connection_no, requests, responses)
         if tunnel:
             tunnels.append(tunnel)
     return exchanges, tunnels
@@ -139,13 +128,3 @@ def _end_unanswered(
             closed = server_fin_ns(connection.connection_no)
         if closed is not None and closed >= row.request_start_ns:
             row.end_ns = row.last_ns = max(closed, row.last_ns)
-
-
-def _tunnel(connection_no: int, requests: list[Message], responses: list[Message]) -> Tunnel | None:
-    """The tunnel that the last response opened, if it did."""
-    opener = next((m for m in responses if m.upgrade), None)
-    if opener is None:
-        return None
-    asked = [m for m in requests if m.seen_ns <= opener.seen_ns]
-    client_offset = asked[-1].offset + asked[-1].length if asked else 0
-    return Tunnel(connection_no, client_offset, opener.offset + opener.length)

@@ -14,8 +14,8 @@ from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.tls_records import ROLE_CODE, TlsRecords
 from capture_analyzer.pipeline.exchanges.flights import Flights, latest
-from capture_analyzer.pipeline.exchanges.http1 import Tunnel
 from capture_analyzer.pipeline.exchanges.units import Speech, Units
+from capture_analyzer.pipeline.http_tunnels import Tunnel
 from capture_analyzer.pipeline.reassemble import Streams
 
 _MULTIPLEX_UNITS: Final = 3

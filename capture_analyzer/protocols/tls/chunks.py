@@ -19,6 +19,7 @@ class Chunks:
         bounds: chunks bounds[row]:bounds[row + 1] belong to a row.
         starts .. buffer_offsets: one element a chunk.
         buffers: where the bytes lie.
+        origins: the offset at which each row begins; None = 0.
     """
 
     bounds: NDArray[np.int64]
@@ -30,6 +31,7 @@ class Chunks:
     buffer_nos: NDArray[np.uint16]
     buffer_offsets: NDArray[np.int64]
     buffers: Sequence[memoryview | bytes]
+    origins: NDArray[np.int64] | None = None
 
     @classmethod
     def of(cls, stream: ByteStream) -> Chunks:

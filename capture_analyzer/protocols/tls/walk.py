@@ -57,11 +57,13 @@ class Walk:
         chunk = bounds[rows]
         offset = self.chunks.starts[chunk]
         # What a stream lacks before its first chunk may hold headers; what begins in
-        # mid-record has none at 0. Both are found by the same search as later losses.
-        late = np.flatnonzero(offset > 0)
+        # mid-record has none at its begin. Both are found by the same search as later losses.
+        origins = self.chunks.origins
+        begin = np.zeros_like(offset) if origins is None else origins[rows]
+        late = np.flatnonzero(offset > begin)
         kept = np.ones(len(rows), np.bool_)
         for index in late.tolist():
-            found = self.recover(int(rows[index]), 0)
+            found = self.recover(int(rows[index]), int(begin[index]))
             if found is None:
                 kept[index] = False
             else:

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import struct
 
-from capture_maker.http import Client, Reply, Socket, Write, endpoint_of, request, response
+from capture_maker.http import (
+    Client,
+    Reply,
+    Socket,
+    Write,
+    endpoint_of,
+    reply,
+    request,
+    response,
+    serve,
+)
 from capture_maker.scenarios.basic import HOST
 from capture_maker.simulation import MS, Process
-from capture_maker.stage import Stage, scenario
+from capture_maker.stage import Form, Stage, scenario
 from capture_maker.tls import TlsSocket, client_context, server_context
 
 
@@ -114,5 +124,48 @@ def connect(stage: Stage) -> None:
         yield from inside.socket.receive()
         yield 10 * MS
         inside.close()
+
+    stage.simulation.start(client())
+
+
+@scenario(
+    "connect-keys",
+    """A CONNECT to a proxy answers after 25 ms; in the tunnel TLS 1.3, with keys, and two requests
+    (think 60 and 20 ms), the second 80 ms behind the first.""",
+    form=Form(keys=True),
+    silent=("tcp/syn-retransmission", "http/slow-server", "capture/not-decrypted"),
+)
+def connect_keys(stage: Stage) -> None:
+    """A tunnel whose inside can be read."""
+    proxy, _ = stage.server("proxy", "192.0.2.31", 14 * MS)
+    inner = server_context("api.example")
+
+    def inside(method: str, target: str) -> Reply:
+        think_ns = 60 * MS if target == "/first" else 20 * MS
+        return reply("200 OK", b"inside" * 300, think_ns=think_ns)
+
+    def tunnel(socket: Socket) -> Process:
+        secure = TlsSocket(endpoint_of(socket), inner)
+        if (yield from secure.handshake()):
+            yield from serve(stage.simulation, secure, inside)
+
+    def route(method: str, target: str) -> Reply:
+        established = response("200 Connection established", length=False)
+        return Reply(25 * MS, [Write(established)], then=tunnel)
+
+    stage.serve(proxy, 3128, route)
+
+    def client() -> Process:
+        http = yield from stage.open(proxy, 3128)
+        assert http
+        yield from http.call(request("CONNECT", "api.example:443", "api.example:443"))
+        http.endpoint.connection.tls_inside = True
+        secure = TlsSocket(http.endpoint, client_context(stage.key_log), server_name="api.example")
+        assert (yield from secure.handshake(300_000))
+        within = Client(stage.simulation, secure)
+        yield from within.call(request("GET", "/first", "api.example"))
+        yield 80 * MS
+        yield from within.call(request("GET", "/second", "api.example"))
+        within.close()
 
     stage.simulation.start(client())

@@ -243,3 +243,41 @@ def test_every_shared_capture_is_read_without_failure(lab, corpus):
         connections, _ = _read(path)
         protocols |= {c.protocol for c in connections}
     assert protocols == {"http/1.1", "tls", "h2", "opaque", "none"}
+
+
+CONNECT = b"CONNECT api.example:443 HTTP/1.1\r\nHost: api.example:443\r\n\r\n"
+ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+
+
+def test_tls_behind_connect_in_the_same_segments(run):
+    connections, result = run((CONNECT + HELLO + record(80), ESTABLISHED + record(60)))
+    (row,) = connections
+    assert row.protocol == "tls"
+    assert row.server_name == "api.example"  # as CONNECT says: the hello names none
+    assert row.tls is not None
+    assert row.tls.tunnelled
+    records = result.tls_records
+    assert records.offset.tolist() == [
+        len(CONNECT),
+        len(CONNECT) + len(HELLO),
+        len(ESTABLISHED),
+    ]
+    assert [m.tunnelled for m in result.messages] == [False, False]
+    assert result.anomalies == []
+
+
+@pytest.mark.parametrize(
+    ("client", "server"),
+    [
+        (CONNECT + b"SSH-2.0-OpenSSH_9.6\r\n", ESTABLISHED + b"SSH-2.0-OpenSSH_9.6\r\n"),
+        (CONNECT + HELLO, b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"),
+        (CONNECT, ESTABLISHED),
+        (CONNECT + HELLO, b""),
+    ],
+    ids=["another protocol", "refused", "nothing", "no answer captured"],
+)
+def test_what_is_no_tls_behind_connect(run, client, server):
+    connections, result = run((client, server))
+    assert connections[0].protocol == "http/1.1"
+    assert connections[0].tls is None
+    assert len(result.tls_records) == 0
