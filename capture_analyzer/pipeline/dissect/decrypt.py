@@ -22,7 +22,7 @@ from capture_analyzer.pipeline.dissect.records import AllRecords, Records, Side
 from capture_analyzer.pipeline.dissect.session_keys import TLS12, find_decryptors, first_whole
 from capture_analyzer.protocols.tls import handshake
 from capture_analyzer.protocols.tls.connection import Understood
-from capture_analyzer.protocols.tls.handshake import ClearMessage, Noted, split_messages
+from capture_analyzer.protocols.tls.handshake import Noted, split_messages
 from capture_analyzer.protocols.tls.hello import parse_encrypted_extensions
 from capture_analyzer.protocols.tls.records import HEADER_BYTES
 from capture_analyzer.protocols.tls.sessions import SessionFinder
@@ -133,21 +133,29 @@ def open_connection(
         plain = plains[index] = open_records(
             side.stream, rows, opener, side.protected_from, early_accepted=early_accepted
         )
-        protected = split_messages([(part.record, part.plaintext) for part in plain.handshake])
+        protected = split_messages(plain.handshake)
         for message in protected:
-            if message.type == handshake.ENCRYPTED_EXTENSIONS and index == 1:
+            kind = message.type
+            if kind == handshake.ENCRYPTED_EXTENSIONS and index == 1:
                 connection.alpn, early_accepted = parse_encrypted_extensions(message.body)
                 if tls.early_data:
                     tls.early_data_accepted = early_accepted
-            elif message.type == handshake.CERTIFICATE and index == 1:
+            elif kind == handshake.CERTIFICATE and index == 1:
                 understood.certificate = message.body
-            elif message.type == handshake.COMPRESSED_CERTIFICATE and index == 1:
+            elif kind == handshake.COMPRESSED_CERTIFICATE and index == 1:
                 understood.certificate = decompress(message.body)
+            elif tls.version == TLS12:
+                continue  # where the handshake ends was to be seen, and tickets are part of it
+            elif kind == handshake.FINISHED and index == 0:
+                _end(tls, int(table.seen_ns[rows.first + message.last_record]))
+            elif kind == handshake.NEW_SESSION_TICKET:
+                ticket = rows.first + message.last_record, ROLE_CODE["ticket"]
+                rows.everything.roles.append(ticket)
         if plain.early_records:
             rows.everything.roles += [
                 (rows.first + record, ROLE_CODE["early_data"]) for record in plain.early_records
             ]
-        messages[:0] = [_handshake(connection, side, message, table) for message in protected]
+        messages[:0] = [message.noted(index == 0) for message in protected]
     if not any(plain is not None and plain.opened for plain in plains):
         tls.why_not = _nothing_opened(sides, records)
         return None
@@ -176,21 +184,6 @@ def _lost_records(number: int, side: Side, plain: Plain, table: TlsRecords) -> A
     who = "client" if side.stream.from_client else "server"
     clause = f"records of the {who} can't be opened: the capture lacks them, or some of their bytes"
     return Anomaly("tls-records-lost", "capture", clause, number, packet_no, plain.missing)
-
-
-def _handshake(
-    connection: Connection, side: Side, message: ClearMessage, table: TlsRecords
-) -> Noted:
-    """What is kept of a protected handshake message; takes from it what the summary needs."""
-    tls = connection.tls
-    assert tls is not None
-    from_client = side.stream.from_client
-    last = side.records.first + message.last_record
-    if message.type == handshake.FINISHED and from_client and tls.version != TLS12:
-        _end(tls, int(table.seen_ns[last]))
-    elif message.type == handshake.NEW_SESSION_TICKET and tls.version != TLS12:
-        side.records.everything.roles.append((last, ROLE_CODE["ticket"]))
-    return message.noted(from_client)
 
 
 def _end(tls: TlsSummary, end_ns: int) -> None:

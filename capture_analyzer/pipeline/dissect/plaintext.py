@@ -23,8 +23,7 @@ MAX_HANDSHAKE_BYTES: Final = 1 << 20
 """Encrypted handshake messages kept of a direction; chains of certificates have some KB."""
 
 
-@quick_dataclass
-class HandshakePart:
+class HandshakePart(NamedTuple):
     """Plaintext of a protected handshake record: (index of the record, its bytes)."""
 
     record: int
@@ -176,19 +175,25 @@ def open_records(
         decryptor, records.end(first_protected - 1) if 0 < first_protected <= count else None
     )
     fragments = Fragments(records)
+    # Of most directions few are looked at: those in front of a row of others.
+    offsets, lengths, run_ends = (
+        everything.offset.data,
+        everything.length.data,
+        everything.run_end.data,
+    )
     index = first_protected
     while index < count:
         record = first + index
-        offset, length = int(everything.offset[record]), int(everything.length[record])
+        offset, length = offsets[record], lengths[record]
         if offset != place.end:
             place.gap(offset)
-        elif not place.lost and decryptor.opens_runs and everything.run_end[record] > record:
+        elif not place.lost and decryptor.opens_runs and run_ends[record] > record:
             lead, typed = decryptor.lead, decryptor.typed
             contents, others = decryptor.open_run(*fragments.run(index))
             if contents:
                 place.at = plain.add_run(index, contents, others, place.at, lead, typed=typed)
                 index += len(contents)
-                place.end = records.end(index - 1)
+                place.end = offsets[first + index - 1] + HEADER_BYTES + lengths[first + index - 1]
                 continue
         place.end = offset + HEADER_BYTES + length
         index += 1

@@ -114,6 +114,11 @@ class AllRecords:
         return self.chunks.starts + rows * span, rows, span
 
     @functools.cached_property
+    def views(self) -> list[memoryview]:
+        """The buffers, to be cut."""
+        return [memoryview(buffer) for buffer in self.chunks.buffers]
+
+    @functools.cached_property
     def in_pieces(self) -> bytes:
         """`apart`, to be searched."""
         return self.apart.tobytes()
@@ -143,8 +148,13 @@ class AllRecords:
 
     def note(self, record: int, inner_type: int, size: int) -> None:
         """A record opened."""
-        self.inner_types[record] = inner_type
-        self.plaintext_bytes[record] = size
+        inner_types, sizes = self._opened
+        inner_types[record] = inner_type
+        sizes[record] = size
+
+    @functools.cached_property
+    def _opened(self) -> tuple[memoryview, memoryview]:
+        return self.inner_types.data, self.plaintext_bytes.data
 
 
 class Records:
@@ -229,11 +239,10 @@ class Fragments:
     def __init__(self, records: Records) -> None:
         everything = self._everything = records.everything
         self._first = records.first
-        self._views = [memoryview(buffer) for buffer in everything.chunks.buffers]
         self._view = memoryview(b"")  # the buffer that holds all that is not apart
         if len(records):
             first_chunk = everything.first_chunk[records.first]
-            self._view = self._views[everything.chunks.buffer_nos[first_chunk]]
+            self._view = everything.views[everything.chunks.buffer_nos[first_chunk]]
         # What was taken last, and the index of the first of it.
         self._at = 0
         self._headers: list[bytes] = []
@@ -280,8 +289,8 @@ class Fragments:
 
     def _joined(self, first: int, last: int) -> tuple[memoryview, int]:
         """The chunks with these records end to end, and the way from an offset into them."""
-        everything, views = self._everything, self._views
-        chunks = everything.chunks
+        everything = self._everything
+        chunks, views = everything.chunks, everything.views
         begin = int(everything.first_chunk[first])
         mine = slice(begin, int(everything.last_chunk[last]) + 1)
         parts = [

@@ -182,6 +182,11 @@ def split_messages(parts: Sequence[tuple[int, bytes]]) -> list[ClearMessage]:
     for record, plaintext in parts:
         if not pending:
             pending_record = record
+            size = len(plaintext) - 4
+            whole = size >= 0 and int.from_bytes(plaintext[1:4], "big") == size
+            if whole and len(messages) < MAX_MESSAGES:  # mostly a record holds one message
+                messages.append(ClearMessage(plaintext[0], plaintext[4:], record, record))
+                continue
         pending += plaintext
         at = 0
         while len(pending) - at >= 4 and len(messages) < MAX_MESSAGES:

@@ -75,17 +75,22 @@ def _info(label: str, length: int, context: bytes) -> bytes:
     )
 
 
+@functools.lru_cache(maxsize=64)
+def _first(label: str, length: int, context: bytes) -> bytes:
+    """What the first block of the output is made of."""
+    return _info(label, length, context) + b"\x01"
+
+
 def hkdf_expand_label(
     secret: bytes, label: str, length: int, hash_name: str, context: bytes = b""
 ) -> bytes:
     """HKDF-Expand-Label (RFC 8446, section 7.1; RFC 5869)."""
-    info = _info(label, length, context)
     hmac = _hmac()
-    out = block = hmac(secret, info + b"\x01", hash_name)
+    out = block = hmac(secret, _first(label, length, context), hash_name)
     counter = 1
     while len(out) < length:
         counter += 1
-        block = hmac(secret, block + info + bytes([counter]), hash_name)
+        block = hmac(secret, block + _info(label, length, context) + bytes([counter]), hash_name)
         out += block
     return out[:length]
 

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from itertools import count
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from capture_analyzer.protocols.tls.key_schedule import (
     Protection,
     next_traffic_secret,
     traffic_key,
 )
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESCCM, AESGCM, ChaCha20Poly1305
 
 _EXPLICIT_NONCE_OCTETS: Final = 8  # RFC 5288, section 3
 _APPLICATION_DATA: Final = b"\x17"
@@ -32,15 +35,21 @@ class _Cipher(Protocol):
     def decrypt(self, nonce: bytes, data: Octets, associated_data: Octets | None) -> bytes: ...
 
 
-def _cipher(protection: Protection, key: bytes) -> _Cipher:
+@cache
+def _aeads() -> tuple[type[AESGCM], type[ChaCha20Poly1305], type[AESCCM]]:
     # Imported when there is something to decrypt: it takes as long as thousands of records.
     from cryptography.hazmat.primitives.ciphers.aead import AESCCM, AESGCM, ChaCha20Poly1305
 
+    return AESGCM, ChaCha20Poly1305, AESCCM
+
+
+def _cipher(protection: Protection, key: bytes) -> _Cipher:
+    aes_gcm, chacha, aes_ccm = _aeads()
     if protection.aead == "aes-gcm":
-        return AESGCM(key)
+        return aes_gcm(key)
     if protection.aead == "chacha20-poly1305":
-        return ChaCha20Poly1305(key)
-    return AESCCM(key, tag_length=protection.tag_octets)
+        return chacha(key)
+    return aes_ccm(key, tag_length=protection.tag_octets)
 
 
 @cache
