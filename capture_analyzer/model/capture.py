@@ -72,6 +72,11 @@ class Capture:
     def __len__(self) -> int:
         return len(self.time_ns)
 
+    def forget_places(self) -> None:
+        """Give up where packets lie, and on which interface: decoded, nobody asks any more."""
+        self.data_offset = np.empty(0, np.int64)
+        self.interface_no = np.empty(0, np.uint16)
+
     def move(self, room: Room) -> None:
         """Move the index to where columns lie."""
         for name in INDEX:

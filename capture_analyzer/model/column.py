@@ -67,6 +67,16 @@ def empty_array(dtype: type[np.generic]) -> Callable[[], NDArray[Any]]:
     return lambda: np.empty(0, dtype)
 
 
+def constant(value: int, count: int, dtype: type[np.generic]) -> NDArray[Any]:
+    """A column with one value everywhere. It takes no memory and can't be written to."""
+    return np.broadcast_to(np.array(value, dtype), count)
+
+
+def is_constant(values: NDArray[Any]) -> bool:
+    """Whether a column was made by `constant`."""
+    return values.strides == (0,)
+
+
 def describe(table: type) -> list[ColumnDoc]:
     """The declared columns of a table, in order.
 

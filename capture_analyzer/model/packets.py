@@ -62,10 +62,6 @@ SPURIOUS: Final = ("", "false", "true")
 """Names for the codes in `Packets.spurious`; "" = can't be known, or not a retransmission."""
 
 
-_ALIGNMENT: Final = 64
-"""Columns begin at such multiples of bytes: a line of the processor's cache."""
-
-
 _BY_WORKERS: Final = ("from_client", "label", "mechanism", "spurious")
 """Columns written by the analysis of connections, which workers may do."""
 
@@ -181,25 +177,14 @@ class Packets:
     def blank(cls, count: int, room: Room = IN_MEMORY, **given: NDArray[np.generic]) -> Packets:
         """This many packets of which nothing is known, save the columns that are given.
 
-        All zeros, save -1 in `source`, `destination`, `connection_no` and `from_client`.
-        The columns are parts of one block: of big blocks memory comes in big pages, which
-        takes a fraction of the time that small ones do. Those that workers write lie in `room`.
+        All zeros, save -1 in `source`, `destination`, `connection_no` and `from_client`. They
+        lie in `room`, but in memory only those that workers write to are shared.
         """
-        types = {name: kind for name, kind in _types().items() if name not in given}
-        written = {name: types.pop(name) for name in _BY_WORKERS} if room.shared else {}
-        sizes = [
-            -(-count * np.dtype(kind).itemsize // _ALIGNMENT) * _ALIGNMENT
-            for kind in types.values()
-        ]
-        size = sum(sizes)
-        block = room.zeros(size, np.uint8) if room.spills else np.zeros(size, np.uint8)
+        unshared = room.unshared()
         arrays: dict[str, Any] = dict(given)
-        at = 0
-        for (name, kind), size in zip(types.items(), sizes, strict=True):
-            arrays[name] = block[at : at + size].view(kind)[:count]
-            at += size
-        for name, kind in written.items():
-            arrays[name] = room.zeros(count, kind)
+        for name, kind in _types().items():
+            if name not in given:
+                arrays[name] = (room if name in _BY_WORKERS else unshared).zeros(count, kind)
         packets = cls(**arrays)
         for name in ("source", "destination", "connection_no", "from_client"):
             getattr(packets, name).fill(-1)

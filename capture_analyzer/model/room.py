@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from capture_analyzer.model.column import is_constant
 from capture_analyzer.model.parcel import put, take
 
 T = TypeVar("T")
@@ -54,6 +55,10 @@ class Room:
         self.spills |= packets > SPILL_PACKETS
         return self.spills
 
+    def unshared(self) -> Room:
+        """Room for what no other process writes to."""
+        return self if self.spills else IN_MEMORY
+
     def zeros(self, count: int, kind: type[np.generic] | np.dtype[Any]) -> NDArray[Any]:
         """A column of this many zeros."""
         size = count * np.dtype(kind).itemsize
@@ -64,7 +69,7 @@ class Room:
 
     def joined(self, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
         """Arrays end to end, in one column."""
-        if len(parts) == 1 and not self.spills:
+        if len(parts) == 1 and (not self.spills or is_constant(parts[0])):
             return parts[0]
         if not self.spills:
             return np.concatenate(parts)
@@ -74,6 +79,12 @@ class Room:
             column[at : at + len(part)] = part
             at += len(part)
         return column
+
+    def copy(self, column: NDArray[Any]) -> NDArray[Any]:
+        """The same elements in a column that may be written to."""
+        copied = self.zeros(len(column), column.dtype)
+        copied[:] = column
+        return copied
 
     def stowed(self, result: T) -> T:
         """The same result, its arrays put into a file if columns go there."""

@@ -74,6 +74,7 @@ def build(
     """
     redactor = Redactor(redact)
     packets, anomalies = scan(capture, room=room, progress=progress)
+    capture.forget_places()
 
     refuse_two_points(capture, packets)
 

@@ -24,8 +24,19 @@ from capture_analyzer.model.room import IN_MEMORY, Room, stretches
 _HASH: Final = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio (Fibonacci hashing)
 _32: Final = np.uint64(32)
 
+_16: Final = np.uint64(16)
+
 SHARE_PACKETS: Final = 4_000_000
-"""Packets that are grouped at once."""
+"""Most packets that are grouped at once, if connections are many and alike."""
+
+FEW_PACKETS: Final = 131_072
+"""As many are grouped at once where that takes at most FEW_SHARES shares: their keys stay in the
+processor's cache."""
+
+FEW_SHARES: Final = 16
+"""Each share is one more look at all packets."""
+
+_AT_ONCE: Final = 65_536  # packets that shares are found for, so few that they stay in the cache
 
 
 @quick_dataclass
@@ -101,7 +112,7 @@ def group(packets: Packets, room: Room = IN_MEMORY) -> Flows:
         room: where the grouping lies.
     """
     packets.connection_no[:] = -1
-    shares = [_grouped(packets, share, room) for share in _shares(packets)]
+    shares = [_grouped(packets, share, room) for share in _shares(packets, room)]
     if not shares:
         empty = np.empty(0, np.int32)
         return Flows(order=empty, bounds=np.zeros(1, np.int64), from_low=empty.astype(np.bool_))
@@ -148,38 +159,39 @@ class _Grouped:
         return np.diff(self.starts, append=len(self.indices))
 
 
-def _shares(packets: Packets) -> Iterator[NDArray[np.intp]]:
-    """TCP packets in shares of whole connections, of some million packets each.
+def _shares(packets: Packets, room: Room) -> Iterator[NDArray[np.intp]]:
+    """TCP packets in shares of whole connections: what grouping needs in between is small then.
 
-    All at once, unless there are more of them than that: what grouping needs in between is
-    several times as much as what comes of it.
+    How many there are does not matter to the result.
     """
-    number = -(-len(packets) // SHARE_PACKETS)
-    if number <= 1:
-        tcp = np.flatnonzero((packets.protocol == TCP) & (packets.tcp_header_bytes > 0))
-        if len(tcp):
-            yield tcp
-        return
-    parts = stretches(len(packets))
-    for share in range(number):
-        chosen = [
-            part.start + np.flatnonzero(_share_of(packets, part, number) == share) for part in parts
-        ]
-        indices = np.concatenate(chosen)
+    count = len(packets)
+    number = max(min(-(-count // FEW_PACKETS), FEW_SHARES), -(-count // SHARE_PACKETS))
+    share = room.unshared().zeros(count, np.uint16)
+    for start in range(0, count, _AT_ONCE):
+        part = slice(start, min(start + _AT_ONCE, count))
+        share[part] = _share_of(packets, part, number)
+    for wanted in range(1, number + 1):
+        chosen = [part.start + np.flatnonzero(share[part] == wanted) for part in stretches(count)]
+        indices = chosen[0] if len(chosen) == 1 else np.concatenate(chosen)
         if len(indices):
             yield indices
 
 
-def _share_of(packets: Packets, part: slice, number: int) -> NDArray[np.int64]:
-    """The share that each packet falls to, by its endpoints; -1 = it is no TCP packet."""
+def _share_of(packets: Packets, part: slice, number: int) -> NDArray[np.uint64]:
+    """The share that each packet falls to, 1 .. number, by its endpoints; 0 = it is not TCP."""
     mixed = np.zeros(part.stop - part.start, np.uint64)
     for address, port in (("source", "source_port"), ("destination", "destination_port")):
-        end = getattr(packets, address)[part].astype(np.uint64) << np.uint64(16)
+        end = getattr(packets, address)[part].astype(np.uint64)
+        end <<= _16
         end |= getattr(packets, port)[part]
-        mixed += (end + np.uint64(1)) * _HASH  # a sum: the same for both directions
-    share = ((mixed >> _32) * np.uint64(number) >> _32).astype(np.int64)
-    share[(packets.protocol[part] != TCP) | (packets.tcp_header_bytes[part] == 0)] = -1
-    return share
+        end *= _HASH
+        mixed += end  # a sum: the same for both directions
+    mixed >>= _32
+    mixed *= np.uint64(number)
+    mixed >>= _32
+    mixed += np.uint64(1)
+    mixed[(packets.protocol[part] != TCP) | (packets.tcp_header_bytes[part] == 0)] = 0
+    return mixed
 
 
 def _grouped(packets: Packets, tcp: NDArray[np.intp], room: Room) -> _Grouped:
@@ -246,8 +258,11 @@ def _split_reused(
     later = pure_syn != starts[at]  # not the first packet of its 4-tuple
     if not later.any():
         return starts
-    # Where, in the grouped layout, each side's packets and its ACKs lie.
-    sent = {side: np.flatnonzero(low == side) for side in (False, True)}
+    # Where, in the grouped layout, each side's packets and its ACKs lie: of those 4-tuples.
+    concerned = np.zeros(len(starts), np.bool_)
+    concerned[at[later]] = True
+    theirs = np.flatnonzero(np.repeat(concerned, np.diff(starts, append=len(indices))))
+    sent = {side: theirs[low[theirs] == side] for side in (False, True)}
     acked = {side: sent[side][(flags[sent[side]] & ACK) != 0] for side in (False, True)}
     answered = {
         side: sent[side][(flags[sent[side]] & (SYN | ACK)) == (SYN | ACK)] for side in (False, True)

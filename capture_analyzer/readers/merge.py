@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from capture_analyzer.errors import OptionError
 from capture_analyzer.model.anomalies import Anomaly
 from capture_analyzer.model.capture import INDEX, Capture
-from capture_analyzer.model.column import NO_TIME
+from capture_analyzer.model.column import NO_TIME, constant, is_constant
 from capture_analyzer.model.room import IN_MEMORY, Room
 from capture_analyzer.readers.repeats import find_repeats
 
@@ -83,7 +83,7 @@ def _prepare(capture: Capture, number: int, epoch_ns: int) -> NDArray[np.int64]:
         key = np.where(timed, time_ns, NO_TIME)
         if timed.any():  # a packet without a time stays behind the one before it
             key[: int(np.argmax(timed))] = time_ns[int(np.argmax(timed))]
-    capture.file_no[:] = number
+    capture.file_no = constant(number, len(capture), np.uint16)
     for file in capture.files:
         file.file_no = number
     for interface in capture.interfaces:
@@ -101,7 +101,10 @@ def _renumber_interfaces(captures: Sequence[Capture]) -> None:
             interface.interface_no += first
         if first + len(capture.interfaces) > MAX_INTERFACES:
             raise OptionError(f"more than {MAX_INTERFACES:,} interfaces in all of the files")
-        capture.interface_no += np.uint16(first)
+        if is_constant(capture.interface_no):  # a pcap file has one interface
+            capture.interface_no = constant(first, len(capture), np.uint16)
+        else:
+            capture.interface_no += np.uint16(first)
         first += len(capture.interfaces)
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from capture_analyzer.model.anomalies import Anomaly
 from capture_analyzer.model.capture import Capture, CaptureFile, Interface
+from capture_analyzer.model.column import constant
 from capture_analyzer.model.progress import Progress, silent
 from capture_analyzer.readers.source import Source
 from capture_analyzer.readers.walk import walk
@@ -92,9 +93,9 @@ def read_pcap(source: Source, *, progress: Progress = silent) -> Capture:
         buffers=[buffer],
         epoch_ns=epoch_ns,
         time_ns=time_ns,
-        file_no=np.zeros(count, np.uint16),
+        file_no=constant(0, count, np.uint16),
         frame_no=np.arange(1, count + 1, dtype=np.int32),
-        interface_no=np.zeros(count, np.uint16),
+        interface_no=constant(0, count, np.uint16),
         data_offset=data_offset,
         captured_bytes=captured_bytes,
         original_bytes=original_bytes,
@@ -105,11 +106,18 @@ def read_pcap(source: Source, *, progress: Progress = silent) -> Capture:
 def _headers(
     heads: Bytes, order: str, ticks: int
 ) -> tuple[NDArray[np.int64], NDArray[np.uint32], NDArray[np.uint32]]:
-    """Time in ns, captured and original length of the packets with these headers."""
-    time_ns = column(heads, 0, order + "u4") * np.int64(1_000_000_000)
-    time_ns += column(heads, 4, order + "u4") * np.int64(1_000_000_000 // ticks)
-    captured = column(heads, 8, order + "u4").astype(np.uint32)
-    return time_ns, captured, column(heads, 12, order + "u4").astype(np.uint32)
+    """Time in ns, captured and original length of the packets with these headers.
+
+    The two lengths are one array if no packet was cut.
+    """
+    second, fraction, captured, original = (
+        column(heads, place, order + "u4") for place in (0, 4, 8, 12)
+    )
+    time_ns = second * np.int64(1_000_000_000)
+    time_ns += fraction * np.int64(1_000_000_000 // ticks)
+    cut = not np.array_equal(captured, original)
+    captured = captured.astype(np.uint32)
+    return time_ns, captured, original.astype(np.uint32) if cut else captured
 
 
 def _problem(

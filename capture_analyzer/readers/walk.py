@@ -122,13 +122,12 @@ def _beginnings(windows: Windows, records: Records, start: int) -> Offsets:
     size = len(windows)
     spacing = max(CHAIN_BYTES, (size - start) // MAX_CHAINS)
     seeds = np.arange(start + spacing, size - spacing // 2, spacing, dtype=np.int64)
-    found = [np.empty((2, 0), np.intp)]
+    found = [np.empty(0, np.intp)]  # places in all areas, end to end
     for begin in range(0, len(seeds), _AREAS_AT_ONCE):
         areas = windows.at(seeds[begin : begin + _AREAS_AT_ONCE], SEARCH_BYTES + 16)
-        places = np.stack(np.nonzero(records.candidates(areas, SEARCH_BYTES)))
-        places[0] += begin
-        found.append(places)
-    row, column = np.concatenate(found, axis=1)
+        places = np.flatnonzero(records.candidates(areas, SEARCH_BYTES))
+        found.append(places + begin * SEARCH_BYTES)
+    row, column = np.divmod(np.concatenate(found), SEARCH_BYTES)
     at = seeds[row] + column
     good = np.ones(len(at), np.bool_)
     place = at
@@ -153,55 +152,47 @@ class _Chains:
         self._limits = np.append(starts[1:], size)
         self._ends = starts.copy()  # where each chain has arrived
         self._stopped = np.zeros(len(starts), np.bool_)  # at a record that is no good
-        self._offsets: list[Offsets] = []
-        self._heads: list[Bytes] = []
-        self._owners: list[NDArray[np.uint16]] = []
+        self._counts = np.zeros(len(starts), np.int64)  # records of each
+        # Of each step the chains that found a record, where it is and its header. Step by step
+        # all are at the same record of theirs: in step s at number s.
+        self._steps: list[tuple[NDArray[np.intp], Offsets, Bytes]] = []
+        # What is left of a chain: its number, how many records it had, and the others.
+        self._tails: list[tuple[int, int, Offsets]] = []
 
     def run(self, report: Callable[[int], None]) -> None:
         """Walk all chains to their ends."""
-        alive = np.arange(len(self._starts), dtype=np.uint16)
+        alive = np.arange(len(self._starts))
         at, limits = self._starts, self._limits
-        steps = 0
         while len(alive) > FEW:
             heads = self._records.heads(at)
             following = self._records.all_following(at, heads)
             going = (following >= 0) & (following < limits)
             if going.all():
-                self._offsets.append(at)
-                self._heads.append(heads)
-                self._owners.append(alive)
+                self._steps.append((alive, at, heads))
                 at = following
             else:
                 whole = following >= 0
+                self._counts[alive] = len(self._steps) + whole
                 self._stopped[alive[~whole]] = True
-                self._offsets.append(at[whole])
-                self._heads.append(heads[whole])
-                self._owners.append(alive[whole])
                 self._ends[alive] = np.where(whole, following, at)
+                self._steps.append((alive[whole], at[whole], heads[whole]))
                 alive, at, limits = alive[going], following[going], limits[going]
-            steps += 1
-            if not steps % 64:
+            if not len(self._steps) % 64:
                 self._ends[alive] = at
                 report(int((self._ends - self._starts).sum()))
         for chain, place in zip(alive.tolist(), at.tolist(), strict=True):
             found, end = _one_by_one(self._records, place, int(self._limits[chain]))
-            self._offsets.append(found)
-            self._heads.append(self._records.heads(found))
-            self._owners.append(np.full(len(found), chain, np.uint16))
+            self._tails.append((chain, len(self._steps), found))
+            self._counts[chain] = len(self._steps) + len(found)
             self._ends[chain] = end
             self._stopped[chain] = end < self._limits[chain]
 
     def joined(self) -> Found:
         """The records of all chains that prove right, and where the walk ended."""
-        owners = np.concatenate(self._owners)
-        order = np.argsort(owners, kind="stable")
-        offsets = np.concatenate(self._offsets)[order]
+        bounds = np.concatenate(([0], np.cumsum(self._counts)))
+        offsets, heads = self._laid_out(bounds)
         if not self._stopped[:-1].any() and np.array_equal(self._ends[:-1], self._starts[1:]):
-            heads = np.concatenate(self._heads)
-            whole_heads = heads.view(f"V{heads.shape[1]}")[order]
-            return Found(offsets, whole_heads.view(np.uint8), int(self._ends[-1]))
-        counts = np.bincount(owners, minlength=len(self._starts))
-        bounds = np.concatenate(([0], np.cumsum(counts)))
+            return Found(offsets, heads, int(self._ends[-1]))
         pieces: list[Offsets] = []
         at = int(self._starts[0])
         while at < self._size:
@@ -221,3 +212,23 @@ class _Chains:
             at = following
         offsets = np.concatenate(pieces) if pieces else np.empty(0, np.int64)
         return Found(offsets, self._records.heads(offsets), at)
+
+    def _laid_out(self, bounds: NDArray[np.int64]) -> tuple[Offsets, Bytes]:
+        """The records of all chains and their headers; what the steps hold is given up.
+
+        Args:
+            bounds: the records of chain c go to ``bounds[c]:bounds[c + 1]``.
+        """
+        offsets = np.empty(int(bounds[-1]), np.int64)
+        width = self._records.heads(offsets[:0]).shape[1]
+        heads = np.empty(len(offsets), f"V{width}")  # one element each, which is copied at once
+        for chain, before, found in self._tails:
+            first = int(bounds[chain]) + before
+            offsets[first : first + len(found)] = found
+            heads[first : first + len(found)] = self._records.heads(found).view(heads.dtype)[:, 0]
+        while self._steps:
+            chains, at, of_step = self._steps.pop()
+            place = bounds[chains] + len(self._steps)
+            offsets[place] = at
+            heads[place] = of_step.view(heads.dtype)[:, 0]
+        return offsets, heads.view(np.uint8).reshape(-1, width)

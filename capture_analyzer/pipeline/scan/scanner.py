@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from capture_analyzer.model.anomalies import Anomaly, Origin
 from capture_analyzer.model.capture import Capture
-from capture_analyzer.model.column import NO_TIME
+from capture_analyzer.model.column import NO_TIME, constant
 from capture_analyzer.model.packets import TCP, UDP, Packets
 from capture_analyzer.model.progress import Progress, silent
 from capture_analyzer.model.room import IN_MEMORY, Room
@@ -64,9 +64,16 @@ def scan(
         number of packets and the first of them.
     """
     count = len(capture)
+    unshared = room.unshared()
+    payload_bytes = unshared.zeros(count, np.uint32)
     packets = Packets.blank(
         count,
         room,
+        payload_bytes=payload_bytes,
+        payload_captured=payload_bytes,  # until one proves cut
+        tunnel_no=constant(0, count, np.uint16),
+        left_out=constant(0, count, np.bool_),
+        wireshark_label=constant(0, count, np.uint16),
         time_ns=capture.time_ns,
         file_no=capture.file_no,
         buffer_no=capture.file_no,
@@ -74,7 +81,7 @@ def scan(
         captured_bytes=capture.captured_bytes,
         original_bytes=capture.original_bytes,
     )
-    scanner = _Scanner(capture, packets)
+    scanner = _Scanner(capture, packets, unshared)
     files = [Windows(buffer) for buffer in capture.buffers]
     for start in range(0, count, BATCH):
         rows = np.arange(start, min(start + BATCH, count))
@@ -92,14 +99,15 @@ def scan(
 class _Scanner:
     """Decodes batches into the packets table."""
 
-    def __init__(self, capture: Capture, packets: Packets) -> None:
+    def __init__(self, capture: Capture, packets: Packets, room: Room) -> None:
         self.capture = capture
         self.packets = packets
+        self.room = room
         self.tally = Tally()
         self.addresses = Addresses()
         self.tunnels = Tunnels(packets)
         self.fragments = Fragments()
-        self.transport = Transport(packets, self.tally)
+        self.transport = Transport(packets, self.tally, room)
         self.link_types = np.array([i.link_type for i in capture.interfaces], np.int64)
 
     def batch(self, windows: Windows, rows: NDArray[np.intp]) -> None:
@@ -320,7 +328,7 @@ class _Scanner:
             if found is None:
                 return
             if self.packets.buffer_no is self.capture.file_no:
-                self.packets.buffer_no = self.capture.file_no.copy()
+                self.packets.buffer_no = self.room.copy(self.capture.file_no)
             self.transport.buffer_no = len(self.capture.buffers)
             self.capture.buffers = [*self.capture.buffers, found.buffer]
             windows = Windows(found.buffer)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.packets import HAS_SACK, TCP, UDP, Packets
-from capture_analyzer.model.room import stretches
+from capture_analyzer.model.room import Room, stretches
 from capture_analyzer.pipeline.scan.area import Area, place
 from capture_analyzer.pipeline.scan.tally import Tally
 from capture_analyzer.protocols.tcp import header as tcp_header
@@ -25,8 +25,9 @@ class Transport:
         buffer_no: the buffer they lie in, if it is not that of their file; else -1.
     """
 
-    def __init__(self, packets: Packets, tally: Tally) -> None:
+    def __init__(self, packets: Packets, tally: Tally, room: Room) -> None:
         self._packets = packets
+        self._room = room
         self._tally = tally
         self._sacks: list[tuple[NDArray[np.intp], NDArray[np.uint32], NDArray[np.uint32]]] = []
         self.buffer_no = -1
@@ -109,7 +110,12 @@ class Transport:
         packets = self._packets
         packets.payload_offset[where] = area.at
         packets.payload_bytes[where] = area.length
-        packets.payload_captured[where] = np.maximum(np.minimum(area.length, area.captured), 0)
+        cut = area.captured < area.length
+        if packets.payload_captured is packets.payload_bytes and cut.any():
+            packets.payload_captured = self._room.copy(packets.payload_bytes)
+        if packets.payload_captured is not packets.payload_bytes:
+            held = np.where(cut, np.maximum(area.captured, 0), area.length)
+            packets.payload_captured[where] = held
         if self.buffer_no >= 0:
             packets.buffer_no[where] = self.buffer_no
 

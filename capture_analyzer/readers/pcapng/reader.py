@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from capture_analyzer.errors import UnsupportedFormatError
 from capture_analyzer.model.anomalies import Anomaly
 from capture_analyzer.model.capture import Capture, CaptureFile
-from capture_analyzer.model.column import NO_TIME
+from capture_analyzer.model.column import NO_TIME, constant
 from capture_analyzer.model.progress import Progress, silent
 from capture_analyzer.readers.pcapng.blocks import (
     BYTE_ORDER_MAGIC,
@@ -168,7 +168,7 @@ class _Reader:
             buffers=[self._source.buffer],
             epoch_ns=epoch_ns,
             time_ns=np.where(timed, time_ns - epoch_ns, NO_TIME),
-            file_no=np.zeros(count, np.uint16),
+            file_no=constant(0, count, np.uint16),
             frame_no=np.arange(1, count + 1, dtype=np.int32),
             interface_no=joined("interface_no", np.uint16),
             data_offset=joined("data_offset", np.int64),
