@@ -221,7 +221,7 @@ def test_a_failing_parser_tells_its_kind_only(monkeypatch: pytest.MonkeyPatch) -
     def fail(self: object, *arguments: object) -> None:
         raise ValueError(f"cannot take {arguments!r} {ANSWER_NEEDLE}")
 
-    monkeypatch.setattr(decryption.Decryptor, "open", fail)
+    monkeypatch.setattr(decryption.Decryptor, "open_run", fail)
     monkeypatch.setattr(Guard, "raises", False)
     analysis = analyze(CAPTURES / "sse-stream.pcap", keylogs=[CAPTURES / "sse-stream.keys"])
     told = [a for a in analysis.tables.anomalies if a.code == "parser-failed"]
