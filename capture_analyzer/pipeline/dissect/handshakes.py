@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.tls_records import HandshakeMessages, TlsRecords
-from capture_analyzer.protocols.tls.handshake import Noted
+from capture_analyzer.protocols.tls.handshake import CLIENT_HELLO, MESSAGE_HEADER_BYTES, Noted
 
 _VALUES: Final = 6
 
@@ -32,6 +33,29 @@ class Handshakes:
         for from_client, kind, length, begin, end in messages:
             base = first[0 if from_client else 1]
             self._notes.extend((connection_no, from_client, kind, length, base + begin, base + end))
+
+    def add_filling(
+        self,
+        connection_no: NDArray[np.int64],
+        kind: int,
+        record: NDArray[np.int64],
+        records: TlsRecords,
+    ) -> None:
+        """Note hellos that fill a record each, all of one type.
+
+        Args:
+            connection_no: their connections.
+            kind: their type.
+            record: their records.
+            records: the table of these.
+        """
+        notes = np.empty((len(record), _VALUES), np.int64)
+        notes[:, 0] = connection_no
+        notes[:, 1] = kind == CLIENT_HELLO
+        notes[:, 2] = kind
+        notes[:, 3] = records.length[record] - MESSAGE_HEADER_BYTES
+        notes[:, 4] = notes[:, 5] = record
+        self._notes.frombytes(notes.tobytes())
 
     def table(self, records: TlsRecords) -> HandshakeMessages:
         """All messages that were noted.

@@ -18,32 +18,32 @@ from capture_analyzer.model.tls_records import ROLE_CODE, HandshakeMessages, Tls
 from capture_analyzer.pipeline.certificates import Presented
 from capture_analyzer.pipeline.dissect.guard import Guard
 from capture_analyzer.pipeline.dissect.handshakes import Handshakes
-from capture_analyzer.pipeline.dissect.records import AllRecords, Records, Side
+from capture_analyzer.pipeline.dissect.heads import HEAD_RECORDS, Heads
+from capture_analyzer.pipeline.dissect.records import AllRecords
 from capture_analyzer.pipeline.reassemble import Streams
-from capture_analyzer.protocols.tls.connection import Fragment, Understood, understand
+from capture_analyzer.protocols.tls.connection import Understood
 from capture_analyzer.protocols.tls.handshake import (
     ALERT,
     APPLICATION_DATA,
     CHANGE_CIPHER_SPEC,
+    CLIENT_HELLO,
     HANDSHAKE,
+    SERVER_HELLO,
 )
 from capture_analyzer.protocols.tls.records import (
-    HEADER_BYTES,
     Chunks,
     Walked,
     to_table,
     walk_rows,
 )
-from capture_analyzer.protocols.tls.roles import CLOSE_NOTIFY_BYTES, Columns, Head
+from capture_analyzer.protocols.tls.roles import CLOSE_NOTIFY_BYTES
+from capture_analyzer.protocols.tls.usual import find_usual
 
 if TYPE_CHECKING:
     from capture_analyzer.pipeline.dissect.decrypt import OpenedConnection
 
-HEAD_RECORDS: Final = 16
-"""Records of a direction among which its handshake is looked for: it has about ten."""
-
-LONG_HEAD_RECORDS: Final = 1024
-"""Where the handshake is not over after so few, because its messages are cut in pieces."""
+MANY: Final = 64
+"""From so many connections on usual handshakes are read at once: fewer cost less one by one."""
 
 _ROLE_OF_TYPE: Final = np.zeros(256, np.uint8)
 _ROLE_OF_TYPE[CHANGE_CIPHER_SPEC] = ROLE_CODE["change_cipher_spec"]
@@ -102,21 +102,43 @@ def dissect_tls(
     records = to_table(chunks, walked, (walked.row >> 1).astype(np.int32), (walked.row & 1) == 0)
     first = np.searchsorted(walked.row, rows)
     totals = np.searchsorted(walked.row, rows, "right") - first
-    heads = _Heads(streams, chunks, walked, records, first, totals)
-
     messages = Handshakes()
     presented = Presented()
     anomalies = _lost_boundaries(walked)
     special, roles = array("q"), array("B")  # records, and what they carry
     plain: list[tuple[int, Connection, Understood]] = []  # to be decrypted
     clear_types = np.zeros(len(connections), np.bool_)  # the outer type tells what is inside
-    for place, number in enumerate(numbers.tolist()):
+    alone = np.ones(len(numbers), np.bool_)
+    if len(numbers) >= MANY:
+        speakers = [connections[number] for number in numbers.tolist()]
+        usual = find_usual(
+            chunks, walked, records, first, totals, _rtts_ns(speakers), most=HEAD_RECORDS
+        )
+        alone[usual.places] = False
+        for index, place in enumerate(usual.places.tolist()):
+            connection = speakers[place]
+            _fill(
+                connection,
+                usual.summaries[index],
+                usual.server_names[index],
+                usual.alpns[index],
+            )
+            if secrets is not None:
+                plain.append((place, connection, usual.understood(index)))
+        for side, kind in ((usual.client, CLIENT_HELLO), (usual.server, SERVER_HELLO)):
+            messages.add_filling(numbers[usual.places], kind, side.first, records)
+        special.frombytes(usual.special.tobytes())
+        roles.frombytes(usual.roles.tobytes())
+    heads = Heads(streams, chunks, walked, records, first, totals, np.flatnonzero(~alone))
+    for place in np.flatnonzero(alone).tolist():
+        number = int(numbers[place])
         connection = connections[number]
         connection.protocol = "tls"
         with guard(number):
             understood = heads.understand(place, connection)
-            failed = _incomplete(understood.summary) and not heads.carries_data(place)
-            _fill(connection, understood, failed=failed)
+            summary = understood.summary
+            failed = _incomplete(summary) and not heads.carries_data(place)
+            _fill(connection, summary, understood.server_name, understood.alpn, failed=failed)
             if secrets is not None and not failed:
                 plain.append((place, connection, understood))
             messages.add(number, understood.messages, heads.first_of(place))
@@ -140,6 +162,7 @@ def dissect_tls(
         from capture_analyzer.pipeline.dissect.decrypt import Waiting, open_connection, set_roles
         from capture_analyzer.protocols.tls.sessions import SessionFinder
 
+        plain.sort(key=_place)
         finder = SessionFinder(_unnamed(secrets, plain))
         waiting = Waiting(read, guard)
         everything = AllRecords.of(
@@ -191,139 +214,34 @@ def _unnamed(
     return [(random, labels) for random, labels in secrets.sessions() if random not in named]
 
 
-class _Heads:
-    """The first records of each TLS stream."""
-
-    def __init__(
-        self,
-        streams: Streams,
-        chunks: Chunks,
-        walked: Walked,
-        records: TlsRecords,
-        first: NDArray[np.int64],
-        totals: NDArray[np.int64],
-    ) -> None:
-        self.streams = streams
-        self.chunks = chunks
-        self.walked = walked
-        self.records = records
-        self.first: list[int] = first.tolist()
-        self.totals: list[int] = totals.tolist()
-        counts = np.minimum(totals, HEAD_RECORDS)
-        stops = np.cumsum(counts)
-        self.starts: list[int] = (stops - counts).tolist()
-        self.stops: list[int] = stops.tolist()
-        # Record numbers of all heads, end to end.
-        of_head = np.repeat(first - (stops - counts), counts) + np.arange(counts.sum())
-        self.columns, self.fragment = self.gather(of_head)
-
-    def first_of(self, place: int) -> tuple[int, int]:
-        """The first records of the client and the server of the connection at this place."""
-        return self.first[2 * place], self.first[2 * place + 1]
-
-    def carries_data(self, place: int) -> bool:
-        """Whether both sides sent application data records on the connection at this place."""
-        return all(
-            (
-                self.walked.content_type[self.first[row] : self.first[row] + self.totals[row]]
-                == APPLICATION_DATA
-            ).any()
-            for row in (2 * place, 2 * place + 1)
-        )
-
-    def gather(self, which: NDArray[np.int64]) -> tuple[Columns, Fragment]:
-        """Columns of these records, and how to get at their content.
-
-        Of most columns few numbers are looked at, so they become Python objects only then.
-        """
-        walked, records, chunks = self.walked, self.records, self.chunks
-        streams = self.streams  # `fragment` must not hold this object, which holds it
-        first, last = walked.first_chunk[which], walked.last_chunk[which]
-        offset = walked.offset[which] + HEADER_BYTES
-        length = walked.length[which]
-        # How far into the chunk of its header each content begins, and what is left from there.
-        skip = offset - chunks.starts[first]
-        in_one = (skip >= 0) & (skip + length <= chunks.lengths[first])
-        columns = Columns(
-            walked.content_type[which].tobytes(),
-            length.tolist(),
-            records.first_packet_no[which].data,
-            records.last_packet_no[which].data,
-            records.seen_ns[which].data,
-            chunks.seen_ns[last].data,
-            records.complete_ns[which].data,
-        )
-        positions = np.where(in_one, chunks.buffer_offsets[first] + skip, -1).data
-        buffer_nos, lengths = chunks.buffer_nos[first].data, columns.lengths
-        views = [memoryview(buffer) for buffer in streams.buffers]
-
-        def fragment(place: int) -> bytes | None:
-            at = positions[place]
-            if at >= 0:
-                return bytes(views[buffer_nos[place]][at : at + lengths[place]])
-            record = int(which[place])
-            if not walked.complete[record]:
-                return None
-            row, start = int(walked.row[record]), int(offset[place])
-            return streams.stream(row >> 1, not row & 1).read(start, start + lengths[place])
-
-        return columns, fragment
-
-    def understand(self, place: int, connection: Connection) -> Understood:
-        """Read the handshake of the TLS connection at this place."""
-        rtt_ns = connection.server_side_rtt_ns
-        columns, starts, stops, totals = self.columns, self.starts, self.stops, self.totals
-        row = 2 * place
-        client = Head(columns, starts[row], stops[row], totals[row])
-        row += 1
-        server = Head(columns, starts[row], stops[row], totals[row])
-        result = understand(client, server, self.fragment, rtt_ns=rtt_ns)
-        if result.ends_in_clear:
-            client, server, fragment = self.long(2 * place)
-            result = understand(client, server, fragment, rtt_ns=rtt_ns)
-        return result
-
-    def long(self, row: int) -> tuple[Head, Head, Fragment]:
-        """Longer heads of a client's stream and of its server's, which is the next row."""
-        counts = [min(self.totals[at], LONG_HEAD_RECORDS) for at in (row, row + 1)]
-        ranges = [
-            np.arange(self.first[at], self.first[at] + count)
-            for at, count in zip((row, row + 1), counts, strict=True)
-        ]
-        columns, fragment = self.gather(np.concatenate(ranges))
-        client = Head(columns, 0, counts[0], self.totals[row])
-        server = Head(columns, counts[0], sum(counts), self.totals[row + 1])
-        return client, server, fragment
-
-    def side(
-        self, everything: AllRecords, row: int, number: int, from_client: bool, protected_from: int
-    ) -> Side:
-        """A stream with its records, to be decrypted."""
-        first = self.first[row]
-        records = Records(everything, first, first + self.totals[row])
-        return Side(self.streams.stream(number, from_client), records, protected_from)
-
-    def problem(
-        self, place: int, number: int, clause: str, from_client: bool, index: int
-    ) -> Anomaly:
-        """The anomaly for what breaks the rules in a record."""
-        record = self.first[2 * place + (not from_client)] + index
-        last = len(self.records) - 1
-        packet_no = int(self.records.first_packet_no[min(record, last)]) if last >= 0 else None
-        return Anomaly("tls-malformed", "peer", clause, number, packet_no)
-
-
-def _fill(connection: Connection, understood: Understood, *, failed: bool) -> None:
-    summary = understood.summary
+def _fill(
+    connection: Connection,
+    summary: TlsSummary,
+    server_name: str | None,
+    alpn: str | None,
+    *,
+    failed: bool = False,
+) -> None:
     if failed:
         summary.why_not = "the handshake was not completed"
     elif summary.start_ns is None or summary.version is None:
         summary.why_not = "the handshake was not captured"
     else:
         summary.why_not = "no key log was given"
+    connection.protocol = "tls"
     connection.tls = summary
-    connection.alpn = understood.alpn
-    connection.server_name = understood.server_name or connection.server_name
+    connection.alpn = alpn
+    connection.server_name = server_name or connection.server_name
+
+
+def _rtts_ns(connections: Sequence[Connection]) -> NDArray[np.int64]:
+    """Round trips between the capture point and the servers; NO_TIME where there is none."""
+    rtts = (connection.server_side_rtt_ns for connection in connections)
+    return np.array([NO_TIME if rtt is None else rtt for rtt in rtts], np.int64)
+
+
+def _place(entry: tuple[int, Connection, Understood]) -> int:
+    return entry[0]
 
 
 def _incomplete(summary: TlsSummary) -> bool:

@@ -24,6 +24,7 @@ from capture_analyzer.protocols.tls.hello import (
     parse_server_hello,
 )
 from capture_analyzer.protocols.tls.roles import (
+    AES_256_GCM_SHA384,
     Head,
     Tls13Roles,
     has_tls13_order,
@@ -35,7 +36,7 @@ from capture_analyzer.protocols.tls.roles import (
 Fragment = Callable[[int], bytes | None]
 """Gives the content of a record by its place in the columns; None if some of it is missing."""
 
-_TLS13: Final = 0x0304
+TLS13: Final = 0x0304
 _FATAL: Final = 2
 
 _HANDSHAKE: Final = ROLE_CODE["handshake"]
@@ -139,7 +140,7 @@ def understand(
         _add_choice(summary, (final or server_hellos[-1])[0])
     if final is not None:
         result.server_random, result.suite = final[0].random, final[0].cipher_suite
-        result.tls13 = final[0].version == _TLS13 or final[0].version >> 8 == 0x7F
+        result.tls13 = final[0].version == TLS13 or final[0].version >> 8 == 0x7F
         if result.tls13:
             last_hello = client_hellos[-1][1] if client_hellos else None
             _finish_tls13(result, client, server, final, last_hello, rtt_ns, client_part.skipped)
@@ -190,7 +191,7 @@ def _add_offer(result: Understood, hello: ClientHello, head: Head, message: Clea
     summary = result.summary
     summary.start_ns = head.columns.seen_ns[message.first_record]
     summary.resumption_offered = hello.psk_offered or hello.ticket_offered
-    if _TLS13 not in hello.versions:
+    if TLS13 not in hello.versions:
         # In TLS 1.3 a session ID is only for show (RFC 8446, appendix D.4).
         summary.resumption_offered |= bool(hello.session_id)
     summary.early_data = hello.early_data
@@ -228,7 +229,7 @@ def _finish_tls13(
     roles = infer_roles(
         client,
         server,
-        hash_bytes=48 if hello.cipher_suite == 0x1302 else 32,
+        hash_bytes=48 if hello.cipher_suite == AES_256_GCM_SHA384 else 32,
         resumed=hello.psk_accepted,
         early_data=bool(summary.early_data) and not summary.hello_retry,
         hello_seen_ns=client.columns.seen_ns[last_hello.first_record]
@@ -240,9 +241,11 @@ def _finish_tls13(
         skipped=skipped,
     )
     _take_roles(result, client, server, roles)
-    agreed = inferred_alpn(summary.alpn_offered, server, roles.server_handshake)
-    if agreed is not None:
-        result.alpn = agreed or None
+    flight = roles.server_handshake
+    if len(flight) > 1:
+        agreed = inferred_alpn(summary.alpn_offered, server.columns.lengths[flight[0]])
+        if agreed is not None:
+            result.alpn = agreed or None
 
 
 def _finish_cut_tls13(result: Understood, client: Head, server: Head, rtt_ns: int | None) -> None:
@@ -252,7 +255,7 @@ def _finish_cut_tls13(result: Understood, client: Head, server: Head, rtt_ns: in
     is that of TLS 1.3 alone.
     """
     summary = result.summary
-    summary.version = names.version_name(_TLS13)
+    summary.version = names.version_name(TLS13)
     if summary.start_ns is None:
         summary.start_ns = client.columns.seen_ns[client.start]
     first_encrypted = client.of_type(handshake.APPLICATION_DATA)[0]

@@ -32,6 +32,8 @@ FINISHED: Final = 20
 CERTIFICATE_STATUS: Final = 22
 COMPRESSED_CERTIFICATE: Final = 25
 
+MESSAGE_HEADER_BYTES: Final = 4  # type and length
+
 MAX_HANDSHAKE_BYTES: Final = 1 << 18
 """Clear handshake bytes read of one direction. Certificate chains of 100 KB exist; a peer that
 sends more than this is not shaking hands."""

@@ -24,31 +24,31 @@ MAX_EXTENSIONS: Final = 128
 """Extensions read of one message: every real hello has fewer than thirty."""
 
 # RFC 8446, section 4.2, and the registry.
-_SERVER_NAME: Final = 0
-_STATUS_REQUEST: Final = 5
-_SUPPORTED_GROUPS: Final = 10
-_ALPN: Final = 16
-_SESSION_TICKET: Final = 35
-_PRE_SHARED_KEY: Final = 41
-_EARLY_DATA: Final = 42
-_SUPPORTED_VERSIONS: Final = 43
-_KEY_SHARE: Final = 51
-_ENCRYPTED_CLIENT_HELLO: Final = 0xFE0D
-_RENEGOTIATION_INFO: Final = 0xFF01
+SERVER_NAME: Final = 0
+STATUS_REQUEST: Final = 5
+SUPPORTED_GROUPS: Final = 10
+ALPN: Final = 16
+SESSION_TICKET: Final = 35
+PRE_SHARED_KEY: Final = 41
+EARLY_DATA: Final = 42
+SUPPORTED_VERSIONS: Final = 43
+KEY_SHARE: Final = 51
+ENCRYPTED_CLIENT_HELLO: Final = 0xFE0D
+RENEGOTIATION_INFO: Final = 0xFF01
 _RENEGOTIATION_SCSV: Final = 0x00FF  # a suite that stands for an empty renegotiation_info
 
 _SERVER_EXTENSIONS: Final = frozenset(
     (
-        *(_STATUS_REQUEST, _ALPN, _PRE_SHARED_KEY, _SUPPORTED_VERSIONS, _KEY_SHARE),
-        _RENEGOTIATION_INFO,
+        *(STATUS_REQUEST, ALPN, PRE_SHARED_KEY, SUPPORTED_VERSIONS, KEY_SHARE),
+        RENEGOTIATION_INFO,
     )
 )
 _CLIENT_EXTENSIONS: Final = _SERVER_EXTENSIONS | {
-    _SERVER_NAME,
-    _SUPPORTED_GROUPS,
-    _SESSION_TICKET,
-    _EARLY_DATA,
-    _ENCRYPTED_CLIENT_HELLO,
+    SERVER_NAME,
+    SUPPORTED_GROUPS,
+    SESSION_TICKET,
+    EARLY_DATA,
+    ENCRYPTED_CLIENT_HELLO,
 }
 
 _u16 = struct.Struct(">H").unpack_from
@@ -238,32 +238,32 @@ def parse_client_hello(body: bytes) -> ClientHello:
     key_shares_at = 0
     copied = [(2, 34), (35, 35 + len(session_id))]
     for kind, start, stop in _extensions(body, at, "ClientHello", _CLIENT_EXTENSIONS):
-        if kind == _SERVER_NAME:
-            hello.server_name = _host_name(body, start, stop)
-        elif kind == _SUPPORTED_VERSIONS:
+        if kind == SERVER_NAME:
+            hello.server_name = host_name(body, start, stop)
+        elif kind == SUPPORTED_VERSIONS:
             hello.versions = _numbers(body, start + 1, stop) or hello.versions
-        elif kind == _ALPN:
-            hello.alpn = _protocols(body, start + 2, stop)
-        elif kind == _KEY_SHARE:
+        elif kind == ALPN:
+            hello.alpn = protocol_names(body, start + 2, stop)
+        elif kind == KEY_SHARE:
             hello._key_shares = body[start:stop]
             key_shares_at = start
             copied.append((start, stop))
-        elif kind == _SUPPORTED_GROUPS:
+        elif kind == SUPPORTED_GROUPS:
             hello._groups = body[start:stop]
-        elif kind == _STATUS_REQUEST:
+        elif kind == STATUS_REQUEST:
             hello.status_request = True
-        elif kind == _PRE_SHARED_KEY:
+        elif kind == PRE_SHARED_KEY:
             hello.psk_offered = True
             copied.append((start, stop))
-        elif kind == _SESSION_TICKET:
+        elif kind == SESSION_TICKET:
             hello.ticket_offered = stop > start
             copied.append((start, stop))
-        elif kind == _EARLY_DATA:
+        elif kind == EARLY_DATA:
             hello.early_data = True
-        elif kind == _ENCRYPTED_CLIENT_HELLO:
+        elif kind == ENCRYPTED_CLIENT_HELLO:
             hello.ech = True
             copied.append((start, stop))
-        elif kind == _RENEGOTIATION_INFO:
+        elif kind == RENEGOTIATION_INFO:
             hello.secure_renegotiation = True
     hello.secure_renegotiation |= _RENEGOTIATION_SCSV in hello.cipher_suites
     _known_client_hellos.add(body, hello, key_shares_at, copied)
@@ -299,19 +299,19 @@ def parse_server_hello(body: bytes) -> ServerHello:
     hello.hello_retry = random == HELLO_RETRY_RANDOM
     copied = [(2, 34), (35, at)]
     for kind, start, stop in _extensions(body, at + 3, "ServerHello", _SERVER_EXTENSIONS):
-        if kind == _SUPPORTED_VERSIONS and stop - start >= 2:
+        if kind == SUPPORTED_VERSIONS and stop - start >= 2:
             hello.version = _u16(body, start)[0]
-        elif kind == _KEY_SHARE and stop - start >= 2:
+        elif kind == KEY_SHARE and stop - start >= 2:
             hello.group = _u16(body, start)[0]
             copied.append((start + 2, stop))
-        elif kind == _PRE_SHARED_KEY:
+        elif kind == PRE_SHARED_KEY:
             hello.psk_accepted = True
-        elif kind == _ALPN:
-            names = _protocols(body, start + 2, stop)
+        elif kind == ALPN:
+            names = protocol_names(body, start + 2, stop)
             hello.alpn = names[0] if names else None
-        elif kind == _STATUS_REQUEST:
+        elif kind == STATUS_REQUEST:
             hello.status_request = True
-        elif kind == _RENEGOTIATION_INFO:
+        elif kind == RENEGOTIATION_INFO:
             hello.secure_renegotiation = True
     if not hello.hello_retry:
         _known_server_hellos.add(body, hello, 0, copied)
@@ -362,7 +362,7 @@ def _numbers(body: bytes, start: int, stop: int) -> list[int]:
     ]
 
 
-def _protocols(body: bytes, start: int, stop: int) -> list[str]:
+def protocol_names(body: bytes, start: int, stop: int) -> list[str]:
     """Protocol names (RFC 7301, section 3.1), without GREASE."""
     names: list[str] = []
     while start < stop:
@@ -374,7 +374,7 @@ def _protocols(body: bytes, start: int, stop: int) -> list[str]:
     return names
 
 
-def _host_name(body: bytes, start: int, stop: int) -> str | None:
+def host_name(body: bytes, start: int, stop: int) -> str | None:
     """The first host_name of a server_name list (RFC 6066, section 3)."""
     start += 2
     while start + 3 <= stop:
@@ -397,9 +397,9 @@ def parse_encrypted_extensions(body: bytes) -> tuple[str | None, bool]:
     while at + 4 <= end:
         kind, length = _two_u16(body, at)
         content = body[at + 4 : min(end, at + 4 + length)]
-        if kind == _ALPN and len(content) > 3 and 3 + content[2] <= len(content):
+        if kind == ALPN and len(content) > 3 and 3 + content[2] <= len(content):
             alpn = printable(content[3 : 3 + content[2]])
-        elif kind == _EARLY_DATA:
+        elif kind == EARLY_DATA:
             early = True
         at += 4 + length
     return alpn, early

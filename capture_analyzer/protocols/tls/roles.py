@@ -16,7 +16,10 @@ All of this is inference, and is marked so in the table.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.protocols.tls.handshake import (
@@ -24,6 +27,9 @@ from capture_analyzer.protocols.tls.handshake import (
     CHANGE_CIPHER_SPEC,
     HANDSHAKE,
 )
+
+AES_256_GCM_SHA384: Final = 0x1302
+"""The one cipher suite of TLS 1.3 whose hash has 48 bytes; that of the others has 32."""
 
 RECORD_OVERHEAD: Final = 17
 """Bytes by which a record is longer than its content: inner content type and a tag of 16."""
@@ -195,7 +201,7 @@ def infer_roles(
     half_rtt = before[len(roles.server_handshake) :]
     if half_rtt and request_no is None:
         lengths = server.columns.lengths
-        tickets = [place for place in half_rtt if _may_be_ticket(lengths[place])]
+        tickets = [place for place in half_rtt if may_be_ticket(lengths[place])]
     elif half_rtt:
         # Half-RTT data may answer the early request.
         tickets = _tickets(server, half_rtt, server_hello_seen_ns, rtt_ns, request_no)
@@ -269,17 +275,34 @@ def _split_alert(roles: Tls13Roles, server: Head, flight: Sequence[int]) -> None
     roles.server_handshake = [i for i in flight if lengths[i] != CLOSE_NOTIFY_BYTES]
 
 
-def _may_be_ticket(length: int) -> bool:
-    return MIN_TICKET_BYTES <= length <= MAX_TICKET_BYTES
+@overload
+def may_be_ticket(length: int) -> bool: ...
 
 
-def _has_openssl_form(length: int) -> bool:
+@overload
+def may_be_ticket(length: NDArray[np.int32]) -> NDArray[np.bool_]: ...
+
+
+def may_be_ticket(length: int | NDArray[np.int32]) -> bool | NDArray[np.bool_]:
+    """Whether a record of this length may carry a ticket."""
+    return (length >= MIN_TICKET_BYTES) & (length <= MAX_TICKET_BYTES)
+
+
+@overload
+def has_openssl_form(length: int) -> bool: ...
+
+
+@overload
+def has_openssl_form(length: NDArray[np.int32]) -> NDArray[np.bool_]: ...
+
+
+def has_openssl_form(length: int | NDArray[np.int32]) -> bool | NDArray[np.bool_]:
     """Whether a record is as long as one with a stateless ticket of OpenSSL or BoringSSL.
 
     Its ticket is 64 bytes of key name, IV and MAC around whole cipher blocks of 16; the
     message around it has 25 bytes, or 33 where it allows early data.
     """
-    return 180 <= length <= 420 and (length - RECORD_OVERHEAD - 25 - 64) % 16 in (0, 8)
+    return (length >= 180) & (length <= 420) & ((length - RECORD_OVERHEAD - 25 - 64) % 8 == 0)
 
 
 def _tickets(
@@ -289,9 +312,9 @@ def _tickets(
     lengths, times = server.columns.lengths, server.columns.seen_ns
     first = after[0]
     length, seen_ns = lengths[first], times[first]
-    if not _may_be_ticket(length):
+    if not may_be_ticket(length):
         return []
-    openssl = _has_openssl_form(length)
+    openssl = has_openssl_form(length)
     # Nagle's algorithm may hold the second ticket until the first is acknowledged.
     apart_ns = rtt_ns + DELAYED_ACK_NS if openssl else BURST_NS
     run = [first]
@@ -329,19 +352,23 @@ def hash_by_finished(length: int) -> int:
     return 48 if length == 4 + 48 + RECORD_OVERHEAD else 32
 
 
-def inferred_alpn(offered: list[str], server: Head, handshake: Sequence[int]) -> str | None:
+def inferred_alpn(offered: Sequence[str], length: int) -> str | None:
     """The protocol that TLS 1.3 agreed on, by the length of EncryptedExtensions.
 
     It can be told where EncryptedExtensions has a record of its own: its only extensions
     then are an ALPN answer (7 bytes and the name, RFC 7301) and perhaps an empty
     server_name (RFC 6066, section 3) and early_data, of 4 bytes each.
 
+    Args:
+        offered: by the client.
+        length: of the first record of a flight that has more than one.
+
     Returns:
         The name; "" if the server named none; None where that can't be told.
     """
-    if len(handshake) < 2 or not offered:
+    if not offered:
         return None
-    extensions = server.columns.lengths[handshake[0]] - RECORD_OVERHEAD - MIN_EXTENSIONS_BYTES
+    extensions = length - RECORD_OVERHEAD - MIN_EXTENSIONS_BYTES
     if extensions in _FLAGS_BYTES:
         return ""
     fitting = [name for name in offered if extensions - 7 - len(name) in _FLAGS_BYTES]

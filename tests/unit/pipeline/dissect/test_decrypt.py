@@ -14,7 +14,7 @@ from capture_analyzer.detectors.handshakes import handshakes_of
 from capture_analyzer.model.analysis import Analysis
 from capture_analyzer.model.connections import TlsSummary
 from capture_analyzer.model.tls_records import ROLE_CODE, ROLES
-from capture_analyzer.pipeline.dissect import tls as dissect_tls
+from capture_analyzer.pipeline.dissect import heads
 from capture_analyzer.protocols.tls import ech
 from capture_analyzer.protocols.tls.connection import Understood
 
@@ -260,7 +260,7 @@ def test_an_encrypted_client_hello_has_another_random_in_the_key_log(
     offered: bool, case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The log goes by the inner ClientHello's random; the capture shows the outer one's."""
-    real = dissect_tls.understand
+    real = heads.understand
 
     def understood(*arguments: Any, **more: Any) -> Understood:
         result = real(*arguments, **more)
@@ -270,7 +270,7 @@ def test_an_encrypted_client_hello_has_another_random_in_the_key_log(
     def inner(keys: list[str]) -> list[str]:
         return [f"{label} {'ee' * 32} {secret}" for label, _, secret in map(str.split, keys)]
 
-    monkeypatch.setattr(dissect_tls, "understand", understood)
+    monkeypatch.setattr(heads, "understand", understood)
     analysis = case.analyse("tls13-aes128", keys=inner)
     assert summary(analysis).decrypted == ("yes" if offered else "no")
     assert paths(analysis) == (BOTH if offered else [])
@@ -381,14 +381,14 @@ def test_a_rejected_encrypted_client_hello(case: Case) -> None:
 
 def test_grease_is_not_taken_for_ech(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Most browsers send the extension with nothing in it."""
-    real = dissect_tls.understand
+    real = heads.understand
 
     def understood(*arguments: Any, **more: Any) -> Understood:
         result = real(*arguments, **more)
         result.summary.ech_offered = True
         return result
 
-    monkeypatch.setattr(dissect_tls, "understand", understood)
+    monkeypatch.setattr(heads, "understand", understood)
     analysis = case.analyse("tls13-aes128")
     tls = summary(analysis)
     assert (tls.ech, tls.server_name_outer, tls.decrypted) == ("unused", None, "yes")
