@@ -182,7 +182,7 @@ class CbcOpener:
         raise CannotOpenError("the record does not open")
 
     def open_run(
-        self, headers: Sequence[bytes], fragments: Sequence[Octets]
+        self, headers: Sequence[bytes], fragments: Sequence[Octets], *, one_key: bool
     ) -> tuple[list[bytes], list[int]]:
         """See `protection.Opener.open_run`."""
         return open_in_turn(self, headers, fragments)

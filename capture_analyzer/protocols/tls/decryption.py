@@ -155,7 +155,7 @@ class Decryptor:
         It goes as far as they open with the current key. There may be none.
         """
         opener = self._openers[self._current]
-        contents, others = opener.open_run(headers, fragments)
+        contents, others = opener.open_run(headers, fragments, one_key=self.data_key)
         if contents:
             self.opened += len(contents)
             self._fresh = False

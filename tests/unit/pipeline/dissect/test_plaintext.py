@@ -27,11 +27,13 @@ from capture_analyzer.protocols.tls.decryption import (
     Decryptor,
     tls13_openers,
 )
+from capture_analyzer.protocols.tls.protection import Tls13Opener
 from capture_analyzer.protocols.tls.records import walk
 
 HEADER, OVERHEAD = 5, 17
 SECRET = hashlib.sha256(b"plaintext").digest()
 FINISHED = b"\x14\x00\x00\x04done"
+KEY_UPDATE = b"\x18\x00\x00\x01\x00"
 MS = 1_000_000
 
 
@@ -289,6 +291,74 @@ def test_long_runs_are_opened_in_parts(stream_of: Any, monkeypatch: pytest.Monke
     assert plain.stream.read(0, 99) == b"".join(texts)
     assert (plain.opened, plain.failed, plain.missing) == (21, 0, 0)
     assert [part.record for part in plain.handshake] == [9]
+
+
+KINDS = ["data"] * 5 + ["padded", "ticket", "alert", "update", "no update", "nothing", "damaged"]
+
+
+def scripted(kinds: list[str]) -> bytes:
+    """A cipher stream with records of these kinds."""
+    own, cipher = keys(), bytearray()
+    for number, kind in enumerate(kinds):
+        if kind in ("update", "no update"):  # a sender that goes on with its old key breaks rules
+            record = own.seal(HANDSHAKE, KEY_UPDATE)
+            if kind == "update":
+                own.update()
+        elif kind == "nothing":
+            record = own.seal(0, bytes(number), 3)
+        elif kind == "ticket":
+            record = own.seal(HANDSHAKE, b"\4\0\0\2ok", number)
+        elif kind == "alert":
+            record = own.seal(ALERT, b"\1\0")
+        else:
+            padding = number if kind == "padded" else 0
+            record = own.seal(APPLICATION_DATA, b"%d," % number, padding)
+        if kind == "damaged":
+            record = record[:-1] + bytes((record[-1] ^ 1,))
+        cipher += record
+    return bytes(cipher)
+
+
+@given(st.lists(st.sampled_from(KINDS), min_size=1, max_size=30), st.integers(2, 40))
+def test_a_run_holds_what_its_records_hold(stream_of: Any, kinds: list[str], most: int) -> None:
+    """How many are opened at once does not matter, whatever is among them."""
+    cipher = scripted(kinds)
+    found = []
+    for at_once in (1, most):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("capture_analyzer.pipeline.dissect.records.MOST_AT_ONCE", at_once)
+            plain = opened(stream_of(cipher, range(50, len(cipher), 50)))
+        records = plain.records
+        found.append(
+            (
+                [(start, bytes(view)) for start, view, _ in plain.stream.segments()],
+                plain.end,
+                plain.handshake,
+                plain.alerts,
+                (plain.opened, plain.failed, plain.missing),
+                records.inner_types.tolist(),
+                records.plaintext_bytes.tolist(),
+            )
+        )
+    assert found[0] == found[1]
+
+
+def test_records_are_seldom_opened_in_vain(stream_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sender can't make each record cost what many do."""
+    tried = 0
+    real = Tls13Opener._open_at_once
+
+    def counting(self: Tls13Opener, headers: Any, fragments: Any) -> Any:
+        nonlocal tried
+        tried += len(fragments)
+        return real(self, headers, fragments)
+
+    monkeypatch.setattr(Tls13Opener, "_open_at_once", counting)
+    for kind in ("nothing", "no update"):
+        tried = 0
+        plain = opened(stream_of(scripted([kind, "data"] * 200)))
+        assert plain.opened + plain.failed == 400
+        assert tried <= 400
 
 
 def test_a_damaged_record_is_a_gap(stream_of: Any) -> None:
