@@ -8,7 +8,7 @@ it came in and when that was seen; it is usable when its whole record was there 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -16,15 +16,12 @@ from numpy.typing import NDArray
 
 from capture_analyzer.model.byte_stream import ByteStream
 from capture_analyzer.model.column import NO_TIME
-from capture_analyzer.pipeline.dissect.plaintext import Plain
+from capture_analyzer.pipeline.dissect.plaintext import WORTH_A_PART, Plain, Run
 from capture_analyzer.pipeline.lists import Ints, places, starts_of
 from capture_analyzer.protocols.tls.decryption import APPLICATION_DATA
 from capture_analyzer.protocols.tls.records import HEADER_BYTES
 
 _MAX_BUFFERS: Final = 1 << 16  # that `ByteStream.buffer_nos` can tell apart
-_WORTH_A_BUFFER: Final = 2048
-"""Octets of content a record has on the average, where it is cheaper to leave each in a buffer of
-its own than to copy all of them into one."""
 
 
 def lay_out(plains: Sequence[Plain]) -> None:
@@ -37,14 +34,13 @@ def lay_out(plains: Sequence[Plain]) -> None:
         return
     everything = plains[0].records.everything
     chunks = everything.chunks
-    runs = np.array([run for plain in plains for run in plain.runs], np.int64).reshape(-1, 5)
+    runs = _table(plains)
     counts = runs[:, 1]
     record = places(runs[:, 0], counts)
-    owner = np.repeat(
-        np.arange(len(plains)), [sum(run.records for run in plain.runs) for plain in plains]
-    )
-    typed = np.repeat(runs[:, 4], counts)
-    lengths = _lengths(plains, len(owner)) - typed
+    runs_of = np.array([len(plain.runs) for plain in plains], np.int64)
+    owner = np.repeat(np.repeat(np.arange(len(plains)), runs_of), counts)
+    sizes = itertools.chain.from_iterable(plain.sizes for plain in plains)
+    lengths = np.fromiter(sizes, np.int64, len(owner)) - np.repeat(runs[:, 4], counts)
     everything.inner_types[record] = APPLICATION_DATA
     everything.plaintext_bytes[record] = lengths
     # The contents of a run follow each other.
@@ -53,7 +49,7 @@ def lay_out(plains: Sequence[Plain]) -> None:
     start += np.repeat(runs[:, 2] - np.append(start, 0)[run_first], counts)
     begin = everything.offset[record] + HEADER_BYTES + np.repeat(runs[:, 3], counts)
     complete_ns = everything.complete_ns[record]
-    buffers, buffer_no, in_buffer, alone = _buffers(plains, owner, lengths)
+    buffers, buffer_no, in_buffer, alone = _buffers(plains, runs, runs_of, lengths)
 
     # The chunks that hold each record's ciphertext; a record becomes one row for each.
     chunk_ends = everything.chunk_ends
@@ -113,36 +109,57 @@ def _solid(bounds: Ints, starts: Ints, lengths: Ints) -> NDArray[np.bool_]:
     return result
 
 
-def _lengths(plains: Sequence[Plain], count: int) -> Ints:
-    """How long each content is."""
-    contents = (map(len, plain.contents) for plain in plains)
-    return np.fromiter(itertools.chain.from_iterable(contents), np.int64, count)
+def _table(plains: Sequence[Plain]) -> Ints:
+    """The runs of all directions, one a row."""
+    values = itertools.chain.from_iterable(run for plain in plains for run in plain.runs)
+    return np.fromiter(values, np.int64).reshape(-1, len(Run._fields))
 
 
 def _buffers(
-    plains: Sequence[Plain], owner: Ints, lengths: Ints
+    plains: Sequence[Plain], runs: Ints, runs_of: Ints, lengths: Ints
 ) -> tuple[list[Sequence[bytes]], NDArray[np.uint16], Ints, NDArray[np.bool_]]:
     """Buffers for the contents.
 
+    Args:
+        plains: the directions.
+        runs: their runs.
+        runs_of: how many each has.
+        lengths: of the contents.
+
     Returns:
         The buffers of each direction, which one holds each content, where it begins there;
-        and which directions have one for each content.
+        and which directions have a buffer for each part.
     """
-    counts = np.bincount(owner, minlength=len(plains))
-    total = np.bincount(owner, lengths, len(plains))
-    alone = (counts <= _MAX_BUFFERS) & (total >= counts * _WORTH_A_BUFFER) & (counts > 0)
-    buffers: list[Sequence[bytes]] = [plain.contents for plain in plains]
-    together: list[bytes] = []
-    for number in np.flatnonzero(~alone).tolist():
-        contents = iter(plains[number].contents)
-        for run in plains[number].runs:
-            mine = itertools.islice(contents, run.records)
-            together += [content[:-1] for content in mine] if run.typed else mine
-    joined = (b"".join(together),)
-    for number in np.flatnonzero(~alone).tolist():
-        buffers[number] = joined
-    apart = alone[owner]
-    begins = starts_of(np.where(apart, 0, lengths))
-    begins[apart] = 0
-    numbers = np.where(apart, places(np.zeros_like(counts), counts), 0).astype(np.uint16)
-    return buffers, numbers, begins, alone
+    counts, together = runs[:, 1], runs[:, 5] != 0
+    ends = np.append(0, np.cumsum(lengths))  # of the contents, if all lay in one buffer
+    first = starts_of(counts)  # content of each run
+    begins = ends[first]  # and where it lies
+    run = starts_of(runs_of)  # the first of each direction
+    total = np.diff(np.append(begins, ends[-1])[np.append(run, len(runs))])
+    records = np.diff(np.append(first, len(lengths))[np.append(run, len(runs))])
+    parts = np.array([len(plain.parts) for plain in plains], np.int64)
+    alone = (parts <= _MAX_BUFFERS) & (total >= records * WORTH_A_PART) & (records > 0)
+    buffers: list[Sequence[bytes]] = [
+        plain.parts if is_alone else (b"".join(_contents(plain)),)
+        for plain, is_alone in zip(plains, alone.tolist(), strict=True)
+    ]
+    apart = np.repeat(alone, runs_of)
+    part = starts_of(np.where(together, 1, counts)) - np.repeat(starts_of(parts), runs_of)
+    base = np.where(apart, begins, np.repeat(np.append(begins, 0)[run], runs_of))
+    numbers = np.repeat(np.where(apart, part, 0), counts)
+    in_buffer = ends[:-1] - np.repeat(base, counts)
+    single = np.repeat(apart & ~together, counts)
+    numbers[single] += places(np.zeros_like(counts), counts)[single]
+    in_buffer[single] = 0
+    return buffers, numbers.astype(np.uint16), in_buffer, alone
+
+
+def _contents(plain: Plain) -> Iterator[bytes]:
+    """What the parts of a direction hold, without the octets of types."""
+    parts = iter(plain.parts)
+    for run in plain.runs:
+        if run.together:
+            yield next(parts)
+        else:
+            for content in itertools.islice(parts, run.records):
+                yield content[:-1] if run.typed else content

@@ -22,6 +22,10 @@ from capture_analyzer.protocols.tls.records import HEADER_BYTES
 MAX_HANDSHAKE_BYTES: Final = 1 << 20
 """Encrypted handshake messages kept of a direction; chains of certificates have some KB."""
 
+WORTH_A_PART: Final = 2048
+"""Octets of content a record has on the average, where it is cheaper to leave each by itself than
+to copy all of them into one."""
+
 
 class HandshakePart(NamedTuple):
     """Plaintext of a protected handshake record: (index of the record, its bytes)."""
@@ -38,7 +42,8 @@ class Run(NamedTuple):
         records: how many they are.
         at: plaintext offset of their content.
         lead: octets of their fragments in front of the ciphertext.
-        typed: their contents have the octet of their type behind them.
+        typed: when they were opened, their contents had the octet of their type behind them.
+        together: what they hold is one part, without these octets; else each is one as it is.
     """
 
     first: int
@@ -46,6 +51,7 @@ class Run(NamedTuple):
     at: int
     lead: int
     typed: bool
+    together: bool
 
 
 @quick_dataclass
@@ -59,7 +65,8 @@ class Plain:
             that could not be opened.
         end: offset behind the last byte of it that is known to have been sent.
         runs: records of application data.
-        contents: what they hold.
+        sizes: length of the content of each of them, as it was opened.
+        parts: what they hold.
         handshake: protected handshake messages, record by record.
         alerts: (index of the record, level, description) of protected alerts.
         opened: how many protected records opened.
@@ -73,7 +80,8 @@ class Plain:
     stream: ByteStream | None = None
     end: int = 0
     runs: list[Run] = dataclasses.field(default_factory=list)
-    contents: list[bytes] = dataclasses.field(default_factory=list)
+    sizes: list[int] = dataclasses.field(default_factory=list)
+    parts: list[bytes] = dataclasses.field(default_factory=list)
     handshake: list[HandshakePart] = dataclasses.field(default_factory=list)
     alerts: list[tuple[int, int, int]] = dataclasses.field(default_factory=list)
     early_records: list[int] = dataclasses.field(default_factory=list)
@@ -96,8 +104,7 @@ class Plain:
                 )
                 return False
         # Its length will be noted with those of all others.
-        self.runs.append(Run(self.records.first + record, 1, at, opened.lead, False))
-        self.contents.append(content)
+        self._add_data(record, [content], at, opened.lead, typed=False)
         return True
 
     def add_run(
@@ -134,9 +141,18 @@ class Plain:
         count = len(contents)
         if not count:
             return at
-        self.runs.append(Run(self.records.first + record, count, at, lead, typed))
-        self.contents += contents
-        return at + sum(map(len, contents)) - (count if typed else 0)
+        sizes = list(map(len, contents))
+        total = sum(sizes) - count * typed
+        together = total < count * WORTH_A_PART
+        if together:
+            self.parts.append(
+                b"".join([content[:-1] for content in contents] if typed else contents)
+            )
+        else:
+            self.parts += contents
+        self.sizes += sizes
+        self.runs.append(Run(self.records.first + record, count, at, lead, typed, together))
+        return at + total
 
     def _add_other(self, record: int, content_type: int, content: bytes) -> None:
         """Add a record that holds no application data."""

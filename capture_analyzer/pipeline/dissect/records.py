@@ -274,32 +274,34 @@ class Fragments:
     def _take(self, first: int) -> None:
         everything = self._everything
         stop = min(max(int(everything.run_end[first]), first + 1), first + MOST_AT_ONCE)
-        begins, ends, view = everything.at[first:stop], everything.behind[first:stop], self._view
-        apart = everything.in_pieces.find(1, first, stop) >= 0
-        if apart:
-            view, shift = self._joined(first, stop - 1)
+        if everything.in_pieces.find(1, first, stop) < 0:
+            view = self._view
+            begins, ends = everything.at[first:stop], everything.behind[first:stop]
+            self._headers = everything.headers[first:stop].tolist()
+        else:
+            joined, shift = self._joined(first, stop - 1)
+            view = memoryview(joined)
             begins = everything.offset[first:stop] + (HEADER_BYTES + shift)
             ends = begins + everything.length[first:stop]
-            self._headers = [bytes(view[at - HEADER_BYTES : at]) for at in begins.tolist()]
-        else:
-            self._headers = everything.headers[first:stop].tolist()
+            self._headers = [joined[at - HEADER_BYTES : at] for at in begins.tolist()]
         self._fragments = [
             view[begin:end] for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
         ]
 
-    def _joined(self, first: int, last: int) -> tuple[memoryview, int]:
+    def _joined(self, first: int, last: int) -> tuple[bytes, int]:
         """The chunks with these records end to end, and the way from an offset into them."""
         everything = self._everything
         chunks, views = everything.chunks, everything.views
-        begin = int(everything.first_chunk[first])
-        mine = slice(begin, int(everything.last_chunk[last]) + 1)
-        parts = [
-            views[number][begin:end]
-            for number, begin, end in zip(
-                chunks.buffer_nos[mine].tolist(),
-                chunks.buffer_offsets[mine].tolist(),
-                everything.chunk_stops[mine].tolist(),
-                strict=True,
-            )
-        ]
-        return memoryview(b"".join(parts)), -int(chunks.starts[begin])
+        chunk = int(everything.first_chunk[first])
+        mine = slice(chunk, int(everything.last_chunk[last]) + 1)
+        begins, ends = chunks.buffer_offsets[mine].tolist(), everything.chunk_stops[mine].tolist()
+        if len(views) == 1:
+            (view,) = views
+            parts = [view[begin:end] for begin, end in zip(begins, ends, strict=True)]
+        else:
+            numbers = chunks.buffer_nos[mine].tolist()
+            parts = [
+                views[number][begin:end]
+                for number, begin, end in zip(numbers, begins, ends, strict=True)
+            ]
+        return b"".join(parts), -int(chunks.starts[chunk])
