@@ -132,14 +132,30 @@ class Redactor:
 
     def value(self, field_name: str, value: str) -> str:
         """A field's value; `field_name` is lower-case."""
+        text, times = self.field(field_name, value)
+        self.keep_back(times)
+        return text
+
+    def field(self, name: str, value: str) -> tuple[str, int]:
+        """A field's value, and how often something was kept out of it, which is not yet counted.
+
+        Args:
+            name: lower-case.
+            value: as it was sent.
+        """
         if self._keeps_all:
-            return value
-        if field_name in SAFE_FIELDS or field_name.startswith(_SAFE_PREFIXES):
-            return self.authority(value) if field_name == "host" else value
-        if not value or (field_name in _NUMERIC_FIELDS and _NUMBER.fullmatch(value)):
-            return value
-        self.counts.field_values += 1
-        return f"…{len(value)}"
+            return value, 0
+        if name == "host":
+            return self._authority(value)
+        if name in SAFE_FIELDS or name.startswith(_SAFE_PREFIXES):
+            return value, 0
+        if not value or (name in _NUMERIC_FIELDS and _NUMBER.fullmatch(value)):
+            return value, 0
+        return f"…{len(value)}", 1
+
+    def keep_back(self, times: int) -> None:
+        """Count what was kept out of field values."""
+        self.counts.field_values += times
 
     def target(self, text: str) -> str:
         """A request target (RFC 9112, section 3.2) in any of its forms."""
@@ -163,12 +179,16 @@ class Redactor:
         """Host and port, without the user information in front (RFC 3986, section 3.2.1)."""
         if self._keeps_all:
             return text
+        text, times = self._authority(text)
+        self.keep_back(times)
+        return text
+
+    def _authority(self, text: str) -> tuple[str, int]:
         user, at, rest = text.rpartition("@")
         if at:
-            self.counts.field_values += 1
             user = f"…{len(user)}"
         if not (self._hosts or self._ips):
-            return user + at + rest
+            return user + at + rest, len(at)
         if rest.startswith("["):
             host, bracket, port = rest[1:].partition("]")
             host, port = "[" + self.host(host), bracket + port
@@ -177,7 +197,7 @@ class Redactor:
             if not colon or not _PORT.fullmatch(colon + port):
                 host, colon, port = rest, "", ""
             host, port = self.host(host), colon + port
-        return user + at + host + port
+        return user + at + host + port, len(at)
 
     def host(self, name: str) -> str:
         """A host name, or its pseudonym. Calling it again on a pseudonym changes nothing."""

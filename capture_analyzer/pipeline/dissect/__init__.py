@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from capture_analyzer.model.anomalies import Anomaly, Origin
 from capture_analyzer.model.connections import Connection
@@ -19,6 +18,7 @@ from capture_analyzer.model.tls_records import HandshakeMessages, TlsRecords
 from capture_analyzer.pipeline.certificates import Presented
 from capture_analyzer.pipeline.dissect.answers import Answers
 from capture_analyzer.pipeline.dissect.detect import first_bytes, recognise, speak_tls
+from capture_analyzer.pipeline.dissect.frames import FrameRows
 from capture_analyzer.pipeline.dissect.guard import Guard
 from capture_analyzer.pipeline.dissect.tls import dissect_tls
 from capture_analyzer.pipeline.http_tunnels import Tunnel, find_tunnel, inside
@@ -28,8 +28,9 @@ from capture_analyzer.protocols.http1.source import Source
 
 if TYPE_CHECKING:
     from capture_analyzer.pipeline.dissect.decrypt import OpenedConnection
-    from capture_analyzer.pipeline.dissect.http2 import DissectedHttp2
+    from capture_analyzer.pipeline.dissect.http2 import DissectedHttp2, FieldRows
     from capture_analyzer.protocols.http1.connection import Parsed, Problem
+    from capture_analyzer.protocols.http1.head import FieldLines
     from capture_analyzer.protocols.llm import Known
 
 _ORIGINS: dict[str, Origin] = {"http-gap": "capture"}
@@ -139,8 +140,10 @@ class _HttpReader:
         self.tunnels: list[Tunnel] = []  # that clear text opened
         self.tunnelled: set[int] = set()  # connections with TLS inside of theirs
         self._answers = Answers()
+        self._lines: FieldLines | None = None
+        self._rows: FieldRows | None = None
         self._known: Known | None = None
-        self._frames: list[tuple[int, NDArray[np.int64]]] = []  # (connection, columns)
+        self._frames = FrameRows()
 
     def read_opened(self, connection: Connection, opened: OpenedConnection) -> None:
         """Read a decrypted connection, if it is HTTP; keeps the `server_name` it has."""
@@ -162,16 +165,20 @@ class _HttpReader:
         # The parsers are loaded when there is something to read: without keys there seldom is.
         if protocol == "http/1.1":
             from capture_analyzer.protocols.http1.connection import parse
+            from capture_analyzer.protocols.http1.head import FieldLines
 
-            found = parse(client, server, redactor)
+            if self._lines is None:
+                self._lines = FieldLines(redactor)
+            found = parse(client, server, self._lines)
             self.anomalies += _anomalies(number, found.problems)
             self._note_tunnel(number, found.messages)
         elif protocol == "h2":
-            from capture_analyzer.pipeline.dissect.http2 import dissect_http2
+            from capture_analyzer.pipeline.dissect.http2 import FieldRows, dissect_http2
 
-            found = dissect_http2(client, server, redactor)
+            if self._rows is None:
+                self._rows = FieldRows(redactor)
+            found = dissect_http2(client, server, self._rows, self._frames)
             self.anomalies += found.anomalies
-            self._frames += [(number, columns) for columns in found.frames]
         else:
             return
         for message in found.messages if number in self.tunnelled else ():
@@ -201,25 +208,7 @@ class _HttpReader:
 
     def frames(self) -> Frames:
         """The frames of all HTTP/2 connections read so far."""
-        if not self._frames:
-            return Frames()
-        self._frames.sort(key=_first)
-        counts = [columns.shape[1] for _, columns in self._frames]
-        connection_no = np.repeat([number for number, _ in self._frames], counts)
-        columns = np.concatenate([columns for _, columns in self._frames], axis=1)
-        return Frames(
-            connection_no=connection_no.astype(np.int32),
-            from_client=columns[0].astype(np.bool_),
-            stream_id=columns[1].astype(np.int32),
-            type=columns[2].astype(np.uint8),
-            flags=columns[3].astype(np.uint8),
-            offset=columns[4],
-            end_offset=columns[5],
-        )
-
-
-def _first(row: tuple[int, NDArray[np.int64]]) -> int:
-    return row[0]
+        return self._frames.table()
 
 
 def _connection_of(message: Message) -> int:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Final
-
-import numpy as np
-from numpy.typing import NDArray
 
 from capture_analyzer.model.anomalies import Anomaly, Origin
 from capture_analyzer.model.messages import Field, Message
 from capture_analyzer.model.quick_dataclass import quick_dataclass
+from capture_analyzer.pipeline.dissect.frames import FrameRows
 from capture_analyzer.pipeline.redact import Redactor
 from capture_analyzer.protocols.hpack import HeaderField
 from capture_analyzer.protocols.http1.connection import Located
@@ -33,7 +30,8 @@ _CLAUSES: Final[dict[str, tuple[Origin, str]]] = {
     "hpack-malformed": ("peer", "a header block breaks the rules of HPACK"),
     "http2-block-too-large": ("analyzer", "a header block is too large to be read"),
 }
-_LONG_TEXT: Final = 256  # octets; longer text is not remembered
+_LONG_TEXT: Final = 256  # octets; longer fields are not remembered
+_MOST_FIELDS: Final = 4096  # remembered
 _PSEUDO: Final = (":method", ":path", ":authority", ":scheme", ":status", ":protocol")
 
 
@@ -46,32 +44,92 @@ class DissectedHttp2:
         contents: where their content lies.
         anomalies: what was lost or broke the rules.
         server_name: authority of the first request that has one, without its port.
-        frames: six numbers for each frame, in the order of the columns of `Frames` behind the
-            first: direction, stream, type, flags, and the offsets of begin and end.
     """
 
     messages: list[Message] = dataclasses.field(default_factory=list)
     contents: list[Located] = dataclasses.field(default_factory=list)
     anomalies: list[Anomaly] = dataclasses.field(default_factory=list)
     server_name: str | None = None
-    frames: list[NDArray[np.int64]] = dataclasses.field(default_factory=list)
 
 
-def dissect_http2(client: Source, server: Source, redactor: Redactor) -> DissectedHttp2:
-    """Read both directions of an HTTP/2 connection."""
+class FieldRows:
+    """Makes rows of field lines. The same ones come again and again.
+
+    Args:
+        redactor: what captured text passes through.
+    """
+
+    def __init__(self, redactor: Redactor) -> None:
+        self.redactor = redactor
+        # The row of a field line and how often something was kept out of it.
+        self._known: dict[HeaderField, tuple[Field | None, int]] = {}
+
+    def rows(self, fields: list[HeaderField]) -> list[Field]:
+        """The rows of a header section, without pseudo-header fields."""
+        known = self._known
+        rows: list[Field] = []
+        all_kept_back = 0
+        for field in fields:
+            row, kept_back = known.get(field) or self._read(field)
+            if row is not None:
+                rows.append(row)
+                all_kept_back += kept_back
+        if all_kept_back:
+            self.redactor.keep_back(all_kept_back)
+        return rows
+
+    def trailers(self, fields: list[HeaderField]) -> list[Field]:
+        """The rows of a trailer section."""
+        return [Field(row.name, row.value, True, row.certainty) for row in self.rows(fields)]
+
+    def _read(self, field: HeaderField) -> tuple[Field | None, int]:
+        """The row of a field line that isn't known; None of a pseudo-header field."""
+        raw_name, raw_value = field
+        if raw_name is None:
+            return Field("…", "…", certainty="unknown"), 0
+        name = printable(raw_name).lower()
+        if name in _PSEUDO:
+            read: tuple[Field | None, int] = None, 0
+        elif raw_value is None:
+            read = Field(name, "…", certainty="unknown"), 0
+        else:
+            shown, kept_back = self.redactor.field(name, printable(raw_value))
+            read = Field(name, shown), kept_back
+        if len(raw_name) + len(raw_value or b"") <= _LONG_TEXT:
+            if len(self._known) >= _MOST_FIELDS:
+                self._known.clear()
+            self._known[field] = read
+        return read
+
+
+def dissect_http2(
+    client: Source, server: Source, rows: FieldRows, frames: FrameRows
+) -> DissectedHttp2:
+    """Read both directions of an HTTP/2 connection.
+
+    Args:
+        client: the client's bytes.
+        server: the server's.
+        rows: makes rows of fields.
+        frames: takes the frames.
+    """
     result = DissectedHttp2()
     for source in (client, server):
-        _Reader(source, redactor, result).read()
+        _Reader(source, rows, frames, result).read()
     return result
 
 
 class _Reader:
     """Reads one direction."""
 
-    def __init__(self, source: Source, redactor: Redactor, result: DissectedHttp2) -> None:
+    def __init__(
+        self, source: Source, rows: FieldRows, frames: FrameRows, result: DissectedHttp2
+    ) -> None:
         self._stream = source.stream
         self._source = source
-        self._redactor = redactor
+        self._rows = rows
+        self._redactor = rows.redactor
+        self._frames = frames
         self._result = result
 
     def read(self) -> None:
@@ -81,26 +139,19 @@ class _Reader:
             start=len(PREFACE) if preface else 0,
             keep=_has_content_type,
         )
-        self._add_frames(direction.frames)
+        self._frames.add(self._stream, direction.frames)
         for message in direction.messages:
             if message.fields or message.end > message.offset:
-                self._result.messages.append(self._row(message, direction))
+                self._result.messages.append(self._row(message))
         self._add_problems(direction)
 
-    def _add_frames(self, frames: list[int]) -> None:
-        if not frames:
-            return
-        columns = np.empty((6, len(frames) // 5), np.int64)
-        columns[0] = self._stream.from_client
-        columns[1:] = np.array(frames, np.int64).reshape(-1, 5).T
-        columns[4] = self._stream.in_transport(columns[4])
-        columns[5] = self._stream.in_transport(columns[5] - 1) + 1
-        self._result.frames.append(columns)
-
-    def _row(self, message: Http2Message, direction: Direction) -> Message:
-        source = self._source
+    def _row(self, message: Http2Message) -> Message:
+        source, end, head_end = self._source, message.end, message.head_end
         first = source.last_chunk(message.offset)
-        last = source.last_chunk(max(message.offset, message.end - 1))
+        last = source.last_chunk(max(message.offset, end - 1))
+        fields = self._rows.rows(message.fields)
+        if message.trailers:
+            fields += self._rows.trailers(message.trailers)
         row = Message(
             self._stream.connection_no,
             self._stream.from_client,
@@ -108,10 +159,7 @@ class _Reader:
             message.octets,
             "h2",
             stream_id=message.stream_id,
-            fields=[
-                *self._fields(message.fields, trailer=False),
-                *self._fields(message.trailers, trailer=True),
-            ],
+            fields=fields,
             content_bytes=message.content_octets,
             missing_bytes=message.missing_octets,
             first_packet_no=source.packet_no(first),
@@ -121,53 +169,55 @@ class _Reader:
             last_ns=source.seen_ns(last),
             transport_offset=source.in_transport(message.offset),
             complete=message.ended,
-            start_certain=message.head_end is not None,
+            start_certain=head_end is not None,
         )
         if message.ended:
             row.end_ns = source.usable_ns(last)
-        if message.head_end is not None:
-            head = source.last_chunk(message.head_end - 1)
+        if head_end is not None:
+            head = source.last_chunk(head_end - 1)
             row.head_ns = source.usable_ns(head)
             row.head_packet_no = source.packet_no(head)
         if message.reset_code is not None and message.reset_offset is not None:
             row.reset_code = message.reset_code
             row.reset_ns = source.usable_ns(source.last_chunk(message.reset_offset))
-        row.interim = [self._interim(row, interim) for interim in message.interim]
-        self._name(row, message)
+        if message.interim:
+            row.interim = [self._interim(row, interim) for interim in message.interim]
+        values = _values(message.fields)
+        self._name(row, values)
         pieces = message.pieces
         if pieces and len(pieces) < MAX_PIECES:
-            coding = _value(message.fields, b"content-encoding")
+            coding = _text(values, b"content-encoding")
             self._result.contents.append(
                 Located(
                     row,
-                    media_type(_value(message.fields, b"content-type")),
+                    media_type(_text(values, b"content-type")),
                     [part.strip() for part in coding.lower().split(",")] if coding else [],
                     pieces,
                 )
             )
         return row
 
-    def _name(self, row: Message, message: Http2Message) -> None:
+    def _name(self, row: Message, values: dict[bytes | None, bytes]) -> None:
         """Method, target and authority, or status."""
         if row.from_client:
-            row.method = _value(message.fields, b":method") or None
-            target = _value(message.fields, b":path")
+            row.method = _text(values, b":method") or None
+            target = _text(values, b":path")
             row.target = self._redactor.target(target) if target else None
-            authority = _value(message.fields, b":authority") or _value(message.fields, b"host")
+            authority = _text(values, b":authority") or _text(values, b"host")
             if authority:
                 row.authority = self._redactor.authority(authority)
                 if self._result.server_name is None:
                     name, colon, port = authority.rpartition(":")
                     self._result.server_name = name if colon and port.isdigit() else authority
         else:
-            status = _value(message.fields, b":status")
+            status = _text(values, b":status")
             row.status = int(status) if len(status) == 3 and status.isdigit() else None
 
     def _interim(self, final: Message, interim: Interim) -> Message:
         """A 1xx response in front of a final one."""
         source = self._source
         first, last = source.last_chunk(interim.offset), source.last_chunk(interim.end - 1)
-        status = _value(interim.fields, b":status")
+        status = _text(_values(interim.fields), b":status")
         return Message(
             final.connection_no,
             final.from_client,
@@ -176,7 +226,7 @@ class _Reader:
             "h2",
             stream_id=final.stream_id,
             status=int(status) if status.isdigit() else None,
-            fields=self._fields(interim.fields, trailer=False),
+            fields=self._rows.rows(interim.fields),
             transport_offset=source.in_transport(interim.offset),
             first_packet_no=source.packet_no(first),
             head_packet_no=source.packet_no(last),
@@ -188,22 +238,6 @@ class _Reader:
             last_ns=source.seen_ns(last),
             complete=True,
         )
-
-    def _fields(self, fields: list[HeaderField], *, trailer: bool) -> list[Field]:
-        rows: list[Field] = []
-        for raw_name, raw_value in fields:
-            if raw_name is None:
-                rows.append(Field("…", "…", trailer, "unknown"))
-                continue
-            name = _text(raw_name).lower()
-            if name in _PSEUDO:
-                continue
-            if raw_value is None:
-                rows.append(Field(name, "…", trailer, "unknown"))
-            else:
-                value = self._redactor.value(name, _text(raw_value))
-                rows.append(Field(name, value, trailer))
-        return rows
 
     def _add_problems(self, direction: Direction) -> None:
         """Equal problems become one anomaly with their count."""
@@ -220,20 +254,15 @@ class _Reader:
 
 
 def _has_content_type(message: Http2Message) -> bool:
-    return bool(_value(message.fields, b"content-type"))
+    return bool(_values(message.fields).get(b"content-type"))
 
 
-def _value(fields: list[HeaderField], name: bytes) -> str:
-    """The first value of a field as text; empty if it is absent or unknown."""
-    for field, value in fields:
-        if field == name and value is not None:
-            return _text(value)
-    return ""
+def _values(fields: list[HeaderField]) -> dict[bytes | None, bytes]:
+    """The first known value of each field, by its name."""
+    return {name: value for name, value in reversed(fields) if value is not None}
 
 
-def _text(raw: bytes) -> str:
-    """As `printable` has it; names and values repeat from message to message."""
-    return _short_text(raw) if len(raw) <= _LONG_TEXT else printable(raw)
-
-
-_short_text = functools.lru_cache(maxsize=4096)(printable)
+def _text(values: dict[bytes | None, bytes], name: bytes) -> str:
+    """A value as text; empty if it is absent or unknown."""
+    value = values.get(name)
+    return printable(value) if value else ""

@@ -13,7 +13,7 @@ from capture_analyzer.model.messages import Message
 from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.protocols.http1 import content as framing
 from capture_analyzer.protocols.http1.direction import Direction, Head, Located, Parsed, Problem
-from capture_analyzer.protocols.http1.head import Reduce
+from capture_analyzer.protocols.http1.head import FieldLines
 from capture_analyzer.protocols.http1.source import Source
 
 __all__ = ["MAX_MESSAGES", "Located", "Parsed", "Problem", "parse"]
@@ -22,15 +22,15 @@ MAX_MESSAGES: Final = 1 << 20
 """Messages read of one direction: more than any capture that fits the rest of the analysis."""
 
 
-def parse(client: Source, server: Source, reduce: Reduce) -> Parsed:
+def parse(client: Source, server: Source, lines: FieldLines) -> Parsed:
     """Read the messages of both directions.
 
     Args:
         client: the client's direction.
         server: the server's.
-        reduce: what captured text passes through.
+        lines: reads header sections.
     """
-    return _Connection(client, server, reduce).parse()
+    return _Connection(client, server, lines).parse()
 
 
 @quick_dataclass
@@ -43,11 +43,11 @@ class _Request:
 
 
 class _Connection:
-    def __init__(self, client: Source, server: Source, reduce: Reduce) -> None:
+    def __init__(self, client: Source, server: Source, lines: FieldLines) -> None:
         self.parsed = Parsed()
-        self.reduce = reduce
-        self.client = Direction(client, reduce, self.parsed)
-        self.server = Direction(server, reduce, self.parsed)
+        self.lines = lines
+        self.client = Direction(client, lines, self.parsed)
+        self.server = Direction(server, lines, self.parsed)
         self.requests: list[_Request] = []
         self.responses: list[Message] = []
 
@@ -118,16 +118,16 @@ class _Connection:
         message, section = head.message, head.section
         method, target = head.line
         message.method = method
-        message.target = self.reduce.target(target)
+        message.target = self.lines.reduce.target(target)
         authority = section.host
         if method == "CONNECT":
             authority = target
-            message.target = self.reduce.authority(target)
+            message.target = self.lines.reduce.authority(target)
         elif "://" in target[:16]:
             # absolute-form (RFC 9112, section 3.2.2)
             authority = target.partition("://")[2].partition("/")[0].partition("?")[0]
         if authority:
-            message.authority = self.reduce.authority(authority)
+            message.authority = self.lines.reduce.authority(authority)
             if self.parsed.server_name is None:
                 self.parsed.server_name = _host(authority)
         kind, length, problem = framing.request_framing(method, section)

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from capture_analyzer.model.messages import Field
 from capture_analyzer.model.quick_dataclass import quick_dataclass
-from capture_analyzer.protocols.http1.head import Reduce, Section, find_end, parse_section
+from capture_analyzer.protocols.http1.head import FieldLines, Section, find_end
 from capture_analyzer.protocols.http1.source import Source
 from capture_analyzer.protocols.http1.start_line import find_response
 
@@ -116,7 +116,7 @@ def until_close(source: Source, start: int) -> Content:
     return Content(source.end, length, complete, [(start, length)])
 
 
-def chunked(source: Source, start: int, reduce: Reduce, *, from_client: bool) -> Content:
+def chunked(source: Source, start: int, lines: FieldLines, *, from_client: bool) -> Content:
     """Content in chunks (RFC 9112, section 7.1)."""
     content = Content(start, complete=False, pieces=[])
     pieces = content.pieces
@@ -148,7 +148,7 @@ def chunked(source: Source, start: int, reduce: Reduce, *, from_client: bool) ->
         at = size_at + match.end()
         if size == 0:
             content.end, content.complete, content.trailers, content.problem = _trailers(
-                source, at, reduce
+                source, at, lines
             )
             content.lost = not content.complete and content.end < source.captured_end
             break
@@ -235,7 +235,9 @@ def _chains(source: Source, start: int, size: int) -> bool:
     return _BARE_CHUNK_LINE.match(following) is not None
 
 
-def _trailers(source: Source, at: int, reduce: Reduce) -> tuple[int, bool, list[Field], str | None]:
+def _trailers(
+    source: Source, at: int, lines: FieldLines
+) -> tuple[int, bool, list[Field], str | None]:
     """(end, complete, fields, problem) of the trailer section at `at`."""
     ending = source.read(at, at + 2)
     if ending == b"\r\n":
@@ -245,6 +247,6 @@ def _trailers(source: Source, at: int, reduce: Reduce) -> tuple[int, bool, list[
     if len(ending) < 2:
         return at + len(ending), False, [], None
     raw, ended = find_end(source, at)
-    section = parse_section(raw, reduce, trailer=True)
+    section = lines.section(raw, trailer=True)
     problem = section.problems[0] if section.problems else None
     return at + len(raw), ended, section.fields, problem

@@ -13,10 +13,9 @@ from capture_analyzer.protocols.http1 import content as framing
 from capture_analyzer.protocols.http1.content import Content, Framing
 from capture_analyzer.protocols.http1.head import (
     MAX_HEAD_BYTES,
-    Reduce,
+    FieldLines,
     Section,
     find_end,
-    parse_section,
 )
 from capture_analyzer.protocols.http1.source import Source
 from capture_analyzer.protocols.http1.start_line import (
@@ -107,12 +106,12 @@ class Head:
 class Direction:
     """One direction: where its next message begins, and how to get there."""
 
-    def __init__(self, source: Source, reduce: Reduce, parsed: Parsed) -> None:
+    def __init__(self, source: Source, lines: FieldLines, parsed: Parsed) -> None:
         stream = source.stream
         self.source = source
         self.stream = stream
         self.from_client = stream.from_client
-        self.reduce = reduce
+        self.lines = lines
         self.parsed = parsed
         self.at = 0
         self.skipped = False
@@ -174,10 +173,10 @@ class Direction:
                 if self.from_client
                 else (match.group(2).decode(),)
             )
-            lines = raw[match.end() :]
+            fields = raw[match.end() :]
             if not whole:
-                lines = lines[: lines.rfind(b"\n") + 1]  # half a value is not the value
-            section = parse_section(lines, self.reduce)
+                fields = fields[: fields.rfind(b"\n") + 1]  # half a value is not the value
+            section = self.lines.section(fields)
             message.fields = section.fields
             end = self.at + len(raw)
             if whole:
@@ -207,7 +206,7 @@ class Direction:
         if kind == "length":
             content = framing.by_length(source, head.end, length)
         elif kind == "chunked":
-            content = framing.chunked(source, head.end, self.reduce, from_client=self.from_client)
+            content = framing.chunked(source, head.end, self.lines, from_client=self.from_client)
         elif kind == "close":
             content = framing.until_close(source, head.end)
         else:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import re
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from capture_analyzer.model.messages import Field
 from capture_analyzer.model.quick_dataclass import quick_dataclass
@@ -21,6 +20,7 @@ MAX_FIELDS: Final = 512
 _NAME: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _FOLD: Final = re.compile(rb"\r?\n[ \t]+")
 _LONG_LINE: Final = 512  # octets; longer lines are not remembered
+_MOST_LINES: Final = 4096  # remembered
 _FRAMING: Final = frozenset(
     (
         "content-length",
@@ -38,8 +38,14 @@ _READ_SIZES: Final = (4096, 1 << 15, MAX_HEAD_BYTES)
 class Reduce(Protocol):
     """What captured text must pass through before it enters a table."""
 
-    def value(self, field_name: str, value: str) -> str:
-        """A field's value as it may be shown."""
+    def field(self, name: str, value: str) -> tuple[str, int]:
+        """A field's value as it may be shown, and how often something was kept out of it.
+
+        The caller counts that (see `keep_back`) each time it shows the value.
+        """
+
+    def keep_back(self, times: int) -> None:
+        """Count what was kept out of field values."""
 
     def target(self, text: str) -> str:
         """A request target as it may be shown."""
@@ -108,65 +114,117 @@ def _empty_line(data: bytes, start: int, stop: int) -> int:
     return end + 3 if end >= 0 else 0
 
 
-def parse_section(raw: bytes, reduce: Reduce, *, trailer: bool = False) -> Section:
-    """Read the field lines of a section; `raw` has no start line."""
-    section = Section()
-    fields = section.fields
-    problems: dict[str, None] = {}
-    if raw.count(b"\n") != raw.count(b"\r\n"):
-        problems["a line ends without CR"] = None
-    if b"\n " in raw or b"\n\t" in raw or raw[:1] in (b" ", b"\t"):
-        # obs-fold (RFC 9112, section 5.2)
-        problems["a field value is folded"] = None
-        raw = _FOLD.sub(b" ", raw).lstrip(b" \t")
-    for line in raw.split(b"\n"):
-        field = _field(line) if len(line) <= _LONG_LINE else _field.__wrapped__(line)
-        if field is None:
-            continue
-        name, value, valid, frames = field
-        if not valid:
-            problems["a line is no field"] = None
-        if value is None:
-            continue
-        if frames:
-            _note(section, name, value)
-        if len(fields) < MAX_FIELDS:
-            fields.append(Field(name, reduce.value(name, value), trailer))
-        else:
-            problems[f"more than {MAX_FIELDS} fields"] = None
-    section.problems = list(problems)
-    return section
+class _Line(NamedTuple):
+    """What a line of a section says.
 
-
-@functools.lru_cache(maxsize=4096)
-def _field(line: bytes) -> tuple[str, str | None, bool, bool] | None:
-    """What a line of a section says: field lines repeat from message to message.
-
-    Returns:
-        Name in lower case, value (None: there is no colon), whether it is a field (no whitespace
-        before the colon) and whether it is one of `_FRAMING`. None of an empty line.
+    Attributes:
+        field: reduced; None if there is no colon.
+        valid: it is a field (no whitespace before the colon), or empty.
+        kept_back: how often something was kept out of the value.
+        framing: its name if `Section` has an attribute for it, else empty.
+        members: of such a field what the attribute takes.
     """
-    raw_name, colon, raw_value = line.removesuffix(b"\r").partition(b":")
-    if not colon and not raw_name:
-        return None
-    name = printable(raw_name.strip(b" \t")).lower()
-    value = printable(raw_value.strip(b" \t")) if colon else None
-    valid = colon != b"" and _NAME.fullmatch(raw_name) is not None
-    return name, value, valid, name in _FRAMING
+
+    field: Field | None
+    valid: bool
+    kept_back: int
+    framing: str
+    members: list[str]
 
 
-def _note(section: Section, name: str, value: str) -> None:
+_EMPTY: Final = _Line(None, True, 0, "", [])
+
+
+class FieldLines:
+    """Reads header and trailer sections. Their lines repeat from message to message.
+
+    Args:
+        reduce: what captured text passes through.
+    """
+
+    def __init__(self, reduce: Reduce) -> None:
+        self.reduce = reduce
+        self._known: dict[bytes, _Line] = {b"": _EMPTY, b"\r": _EMPTY}
+
+    def section(self, raw: bytes, *, trailer: bool = False) -> Section:
+        """Read the field lines of a section; `raw` has no start line."""
+        section = Section()
+        fields = section.fields
+        problems: dict[str, None] = {}
+        if raw.count(b"\n") != raw.count(b"\r\n"):
+            problems["a line ends without CR"] = None
+        if b"\n " in raw or b"\n\t" in raw or raw[:1] in (b" ", b"\t"):
+            # obs-fold (RFC 9112, section 5.2)
+            problems["a field value is folded"] = None
+            raw = _FOLD.sub(b" ", raw).lstrip(b" \t")
+        known = self._known
+        all_kept_back = 0
+        for line in raw.split(b"\n"):
+            field, valid, kept_back, framing, members = known.get(line) or self._read(line)
+            if not valid:
+                problems["a line is no field"] = None
+            if field is None:
+                continue
+            if framing:
+                _note(section, framing, members)
+            if len(fields) < MAX_FIELDS:
+                fields.append(field)
+                all_kept_back += kept_back
+            else:
+                problems[f"more than {MAX_FIELDS} fields"] = None
+        if all_kept_back:
+            self.reduce.keep_back(all_kept_back)
+        if trailer:
+            section.fields = [Field(field.name, field.value, trailer) for field in fields]
+        section.problems += problems
+        return section
+
+    def _read(self, line: bytes) -> _Line:
+        """What a line says that isn't known."""
+        raw_name, colon, raw_value = line.removesuffix(b"\r").partition(b":")
+        if not colon:
+            return _EMPTY._replace(valid=False)
+        name = printable(raw_name.strip(b" \t")).lower()
+        value = printable(raw_value.strip(b" \t"))
+        shown, kept_back = self.reduce.field(name, value)
+        framing = name if name in _FRAMING else ""
+        read = _Line(
+            Field(name, shown),
+            _NAME.fullmatch(raw_name) is not None,
+            kept_back,
+            framing,
+            _members(framing, value),
+        )
+        if len(line) <= _LONG_LINE:
+            if len(self._known) >= _MOST_LINES:
+                self._known = {b"": _EMPTY, b"\r": _EMPTY}
+            self._known[line] = read
+        return read
+
+
+def _members(name: str, value: str) -> list[str]:
+    """What `Section` has of a field of this name."""
     if name == "content-length":
-        section.content_lengths += _list(value) or [""]
+        return _list(value) or [""]
+    if name == "transfer-encoding":
+        return [coding.partition(";")[0].strip() for coding in _list(value)]
+    if name == "content-encoding":
+        return _list(value)
+    return [media_type(value) if name == "content-type" else value] if name else []
+
+
+def _note(section: Section, name: str, members: list[str]) -> None:
+    if name == "content-length":
+        section.content_lengths += members
     elif name == "transfer-encoding":
-        section.transfer_codings += [coding.partition(";")[0].strip() for coding in _list(value)]
+        section.transfer_codings += members
     elif name == "content-encoding":
-        section.content_codings += _list(value)
+        section.content_codings += members
     elif name == "content-type":
-        section.content_type = section.content_type or media_type(value)
+        section.content_type = section.content_type or members[0]
     elif name == "host":
         if section.host is None:
-            section.host = value
+            section.host = members[0]
     elif name == "upgrade":
         section.upgrade = True
 

@@ -28,13 +28,10 @@ class Source:
     """
 
     __slots__ = (
+        "_buffer_nos",
         "_first",
         "_gaps",
-        "_origins",
-        "_packet_nos",
-        "_seen_ns",
-        "_spans",
-        "_usable_ns",
+        "_shifts",
         "captured_end",
         "end",
         "ends",
@@ -46,25 +43,32 @@ class Source:
 
     def __init__(self, stream: ByteStream) -> None:
         self.stream = stream
-        self.starts = _numbers(stream.starts)
-        self.ends = _numbers(stream.starts + stream.lengths)
-        self.captured_end = self.ends[-1] if len(self.ends) else 0
-        self.end = max(stream.end, self.captured_end)
-        # What is looked at a few times becomes a Python number only then.
-        self._packet_nos = stream.packet_nos.data
-        self._seen_ns = stream.seen_ns.data
-        self._usable_ns = stream.usable_ns.data
-        origins = stream.origins
-        self._origins = None if origins is None else origins.data
-        self._spans: _Spans | None = None
-        self._gaps: list[tuple[int, int]] | None = None
+        starts, lengths = stream.starts, stream.lengths
+        self.starts: Sequence[int] = []
+        self.ends: Sequence[int] = []
         self.solid = b""
-        self.shift = self._first = 0
-        if stream.solid and len(self.starts):
-            buffer = stream.buffers[stream.buffer_nos[0]]
+        self.captured_end = self.shift = self._first = 0
+        self._gaps: list[tuple[int, int]] | None = None
+        self._shifts: Sequence[int] = []  # where each chunk lies in its buffer; see `_place`
+        self._buffer_nos: Sequence[int] = []
+        if not len(starts):
+            self.end = stream.end
+            return
+        self._first = first = starts.item(0)
+        self.captured_end = captured_end = starts.item(-1) + lengths.item(-1)
+        self.end = max(stream.end, captured_end)
+        self.starts = _numbers(starts)
+        if stream.solid:
+            self._gaps = [(0, first)] if first else []
+            if self.end > captured_end:
+                self._gaps.append((captured_end, self.end - captured_end))
+            buffer = stream.buffers[stream.buffer_nos.item(0)]
             if isinstance(buffer, bytes):
-                self._first = self.starts[0]
-                self.solid, self.shift = buffer, int(stream.buffer_offsets[0]) - self._first
+                self.solid, self.shift = buffer, stream.buffer_offsets.item(0) - first
+        if stream.solid and isinstance(self.starts, list):
+            self.ends = [*self.starts[1:], captured_end]
+        else:
+            self.ends = _numbers(starts + lengths)
 
     def chunk(self, offset: int) -> int:
         """Index of the chunk that holds a byte, -1 if the capture lacks it."""
@@ -81,9 +85,31 @@ class Source:
             if start < self._first:
                 return b""
             return self.solid[start + self.shift : min(stop, self.captured_end) + self.shift]
-        if self._spans is None:
-            self._spans = _Spans(self.stream)
-        return self._spans.read(start, stop)
+        starts, ends = self.starts, self.ends
+        index = bisect_right(starts, start) - 1
+        if index < 0 or start >= ends[index]:
+            return b""
+        if stop <= ends[index]:
+            return bytes(self._part(index, start, stop))
+        parts = [self._part(index, start, ends[index])]
+        index += 1
+        while index < len(starts) and starts[index] == ends[index - 1] and starts[index] < stop:
+            parts.append(self._part(index, starts[index], min(ends[index], stop)))
+            index += 1
+        return b"".join(parts)
+
+    def _part(self, index: int, start: int, stop: int) -> memoryview | bytes:
+        """Bytes of one chunk."""
+        if not self._shifts:
+            self._place()
+        shift = self._shifts[index]
+        return self.stream.buffers[self._buffer_nos[index]][start + shift : stop + shift]
+
+    def _place(self) -> None:
+        """Find where chunks lie: only streams that are read and are not solid need it."""
+        stream = self.stream
+        self._shifts = _numbers(stream.buffer_offsets - stream.starts)
+        self._buffer_nos = _numbers(stream.buffer_nos)
 
     def rest_of_chunk(self, offset: int) -> int:
         """Offset behind the chunk that holds a captured byte."""
@@ -113,66 +139,24 @@ class Source:
 
     def in_transport(self, offset: int) -> int:
         """Where a byte lies in the transport's stream, in front of any decryption."""
-        if self._origins is None or not len(self.starts):
+        origins = self.stream.origins
+        if origins is None or not self.starts:
             return offset
         chunk = max(bisect_right(self.starts, offset) - 1, 0)
-        origin: int = self._origins[chunk]
-        return origin + offset - self.starts[chunk]
+        return origins.item(chunk) + offset - self.starts[chunk]
 
     def packet_no(self, chunk: int) -> int:
         """The packet that brought a chunk."""
-        packet_no: int = self._packet_nos[chunk]
-        return packet_no
+        return self.stream.packet_nos.item(chunk)
 
     def seen_ns(self, chunk: int) -> int:
         """When a chunk was captured."""
-        seen_ns: int = self._seen_ns[chunk]
-        return seen_ns
+        return self.stream.seen_ns.item(chunk)
 
     def usable_ns(self, chunk: int) -> int:
         """When the receiver's application could use a chunk."""
-        usable_ns: int = self._usable_ns[chunk]
-        return usable_ns
+        return self.stream.usable_ns.item(chunk)
 
 
 def _numbers(values: NDArray[np.integer]) -> Sequence[int]:
     return values.tolist() if len(values) <= MAX_LISTED else values.data
-
-
-class _Spans:
-    """Where the bytes of a stream lie: stretches of one buffer, of one chunk or several."""
-
-    def __init__(self, stream: ByteStream) -> None:
-        starts, lengths, places = stream.starts, stream.lengths, stream.buffer_offsets
-        begins = np.ones(len(stream), np.bool_)
-        begins[1:] = (
-            (starts[1:] != starts[:-1] + lengths[:-1])
-            | (places[1:] != places[:-1] + lengths[:-1])
-            | (stream.buffer_nos[1:] != stream.buffer_nos[:-1])
-        )
-        first = np.flatnonzero(begins)
-        last = np.append(first, len(stream))[1:] - 1
-        self._starts = _numbers(starts[first])
-        self._ends = _numbers(starts[last] + lengths[last])
-        self._shifts = _numbers(places[first] - starts[first])
-        self._buffer_nos = _numbers(stream.buffer_nos[first])
-        self._views = [memoryview(buffer) for buffer in stream.buffers]
-
-    def read(self, start: int, stop: int) -> bytes:
-        """As `Source.read`."""
-        starts, ends = self._starts, self._ends
-        index = bisect_right(starts, start) - 1
-        if index < 0 or start >= ends[index]:
-            return b""
-        if stop <= ends[index]:
-            return bytes(self._part(index, start, stop))
-        parts = [self._part(index, start, ends[index])]
-        index += 1
-        while index < len(starts) and starts[index] == ends[index - 1] and starts[index] < stop:
-            parts.append(self._part(index, starts[index], min(ends[index], stop)))
-            index += 1
-        return b"".join(parts)
-
-    def _part(self, index: int, start: int, stop: int) -> memoryview:
-        shift = self._shifts[index]
-        return self._views[self._buffer_nos[index]][start + shift : stop + shift]

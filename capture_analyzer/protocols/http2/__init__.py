@@ -8,6 +8,7 @@ from capture_analyzer.protocols.http2.frames import (
     read_frames,
 )
 from capture_analyzer.protocols.http2.streams import (
+    FRAME_ROW,
     MAX_PIECES,
     Direction,
     Http2Message,
@@ -16,6 +17,7 @@ from capture_analyzer.protocols.http2.streams import (
 )
 
 __all__ = [
+    "FRAME_ROW",
     "MAX_PIECES",
     "PREFACE",
     "Direction",

@@ -7,6 +7,7 @@ request is told by the stream identifier. Field values are raw here; the caller 
 from __future__ import annotations
 
 import dataclasses
+import struct
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -23,6 +24,9 @@ closed as cut, so that a hostile connection can't fill memory."""
 
 MAX_PIECES: Final = 1 << 18
 """Pieces of one message's content: DATA frames, as many as there may be chunks in HTTP/1.1."""
+
+FRAME_ROW: Final = struct.Struct("<IBBqq")
+"""Of a frame: stream, type, flags, and the offsets of begin and end."""
 
 _HEADER: Final = frames.HEADER
 
@@ -99,15 +103,14 @@ class Direction:
         goaways: (last stream id, error code, offset, end) of every GOAWAY.
         problems: (code, offset) of what broke the rules or was lost: "http2-frames-lost",
             "http2-malformed", "hpack-malformed", "http2-block-too-large".
-        frames: five numbers for each frame, one behind the other: stream, type, flags, and the
-            offsets of begin and end.
+        frames: a `FRAME_ROW` for each frame, one behind the other.
     """
 
     messages: list[Http2Message] = dataclasses.field(default_factory=list)
     resets: list[tuple[int, int, int, int]] = dataclasses.field(default_factory=list)
     goaways: list[tuple[int, int, int, int]] = dataclasses.field(default_factory=list)
     problems: list[tuple[str, int]] = dataclasses.field(default_factory=list)
-    frames: list[int] = dataclasses.field(default_factory=list)
+    frames: bytearray = dataclasses.field(default_factory=bytearray)
 
 
 def read_direction(
@@ -161,37 +164,41 @@ class _DirectionReader:
         shift = int(stream.buffer_offsets[0])
         at = start + shift
         end = int(stream.starts[-1] + stream.lengths[-1]) + shift
-        rows, opened, unpack = self.result.frames, self._open, _HEADER.unpack_from
+        rows, opened, unpack, pack = (
+            self.result.frames,
+            self._open,
+            _HEADER.unpack_from,
+            FRAME_ROW.pack,
+        )
         while at + frames.HEADER_OCTETS <= end:
             high, low, kind, flags, stream_id = unpack(buffer, at)
             length = high << 16 | low
-            stop = at + frames.HEADER_OCTETS + length
+            begin = at + frames.HEADER_OCTETS
+            stop = begin + length
+            if stop > end:
+                break
             stream_id &= 0x7FFFFFFF
-            if stop > end or frames.is_broken(length, kind, stream_id):
+            if kind == frames.DATA and not flags & frames.PADDED and self._block_of is None:
+                message = opened.get(stream_id)
+                if message is not None:  # nearly all of them: the same as in `frame`
+                    message.end = stop - shift
+                    rows += pack(stream_id, kind, flags, at - shift, stop - shift)
+                    message.data_frames += 1
+                    message.octets += stop - at
+                    message.content_octets += length
+                    pieces = message.pieces
+                    if length and pieces is not None and len(pieces) < MAX_PIECES:
+                        pieces.append((begin - shift, length))
+                    if flags & frames.END_STREAM:
+                        self._end(stream_id, message)
+                    at = stop
+                    continue
+            if frames.is_broken(length, kind, stream_id):
                 break
             offset = at - shift
-            if (
-                kind == frames.DATA
-                and stream_id in opened
-                and not flags & frames.PADDED
-                and self._block_of is None
-            ):  # nearly all of them: the same as in `frame`
-                rows += (stream_id, kind, flags, offset, stop - shift)
-                message = opened[stream_id]
-                message.end = stop - shift
-                message.data_frames += 1
-                message.octets += stop - at
-                message.content_octets += length
-                pieces = message.pieces
-                if length and pieces is not None and len(pieces) < MAX_PIECES:
-                    pieces.append((offset + frames.HEADER_OCTETS, length))
-                if flags & frames.END_STREAM:
-                    self._end(stream_id, message)
-                at = stop
-                continue
             payload, kept = b"", kind != frames.DATA and length <= frames.MAX_KEPT_PAYLOAD
             if kept:
-                payload = bytes(buffer[at + frames.HEADER_OCTETS : stop])
+                payload = bytes(buffer[begin:stop])
             data = kind == frames.DATA
             frame = Frame(
                 offset,
@@ -200,9 +207,9 @@ class _DirectionReader:
                 flags,
                 stream_id,
                 payload,
-                ((offset + frames.HEADER_OCTETS, length),) if data and length else (),
+                ((begin - shift, length),) if data and length else (),
                 0 if kept or data else length,
-                buffer[at + frames.HEADER_OCTETS] if data and length else 0,
+                buffer[begin] if data and length else 0,
             )
             self.note(frame)
             self.frame(frame)
@@ -211,7 +218,9 @@ class _DirectionReader:
 
     def note(self, frame: Frame) -> None:
         """Note where a frame lies."""
-        self.result.frames += (frame.stream_id, frame.type, frame.flags, frame.offset, frame.end)
+        self.result.frames += FRAME_ROW.pack(
+            frame.stream_id, frame.type, frame.flags, frame.offset, frame.end
+        )
 
     def lost(self, lost: Lost) -> None:
         """Header blocks may have been in what was lost."""
@@ -235,10 +244,11 @@ class _DirectionReader:
             if kind in (frames.HEADERS, frames.PUSH_PROMISE, frames.CONTINUATION):
                 self._drop_block()
         elif kind in (frames.HEADERS, frames.PUSH_PROMISE):
-            self._block_of = frame
-            self._block += _block_part(frame)
             if frame.flags & frames.END_HEADERS:
-                self._complete_block(frame)
+                self._complete_block(frame, _block_part(frame), frame)
+            else:
+                self._block_of = frame
+                self._block += _block_part(frame)
         elif kind == frames.CONTINUATION:
             if self._block_of is None or self._block_of.stream_id != frame.stream_id:
                 # The block began before the capture or in a gap.
@@ -250,7 +260,10 @@ class _DirectionReader:
                 self._problem("http2-block-too-large", frame)
                 self._drop_block()
             elif frame.flags & frames.END_HEADERS:
-                self._complete_block(frame)
+                opened, block = self._block_of, bytes(self._block)
+                self._block.clear()
+                self._block_of = None
+                self._complete_block(opened, block, frame)
         elif kind == frames.RST_STREAM:
             self._reset(frame)
         elif kind == frames.GOAWAY and len(frame.payload) >= 8:
@@ -267,12 +280,8 @@ class _DirectionReader:
         self._block.clear()
         self._block_of = None
 
-    def _complete_block(self, last: Frame) -> None:
-        opened = self._block_of
-        assert opened is not None
-        block = bytes(self._block)
-        self._block.clear()
-        self._block_of = None
+    def _complete_block(self, opened: Frame, block: bytes, last: Frame) -> None:
+        """Decode a header block, from the frame that opened it to the last."""
         try:
             fields = self._decoder.decode(block)
         except HpackError:

@@ -18,6 +18,7 @@ from capture_analyzer.pipeline.dissect.answers import Answers
 from capture_analyzer.pipeline.dissect.contents import read_contents
 from capture_analyzer.pipeline.redact import Redactor
 from capture_analyzer.protocols.http1.connection import parse
+from capture_analyzer.protocols.http1.head import FieldLines
 from capture_analyzer.protocols.http1.source import Source
 from capture_analyzer.protocols.llm import Known
 
@@ -112,7 +113,7 @@ def read(stream_of: Any, answer: bytes, cuts: Sequence[int] = (), **more: Any) -
     redactor = Redactor("default")
     client = Source(stream_of(REQUEST, from_client=True, seen_ns=[0]))
     server = Source(stream_of(answer, cuts, **more))
-    parsed = parse(client, server, redactor)
+    parsed = parse(client, server, FieldLines(redactor))
     answers = Answers()
     read_contents(client, server, parsed.contents, answers, Known())
     answers.place()
@@ -200,7 +201,7 @@ def test_answers_of_several_streams_are_placed_together(stream_of: Any) -> None:
         # In the first stream the last packet begins early and holds nearly all events.
         answer = head() + b"".join(map(chunk, EVENTS)) + LAST
         server = Source(stream_of(answer, [len(head()) + 10 + cut * 500]))
-        parsed = parse(client, server, Redactor("default"))
+        parsed = parse(client, server, FieldLines(Redactor("default")))
         read_contents(client, server, parsed.contents, answers, Known())
         told.append(parsed.messages[1].stream)
     answers.place()

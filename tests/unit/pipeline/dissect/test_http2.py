@@ -24,7 +24,8 @@ from hypothesis import strategies as st
 from capture_analyzer.model.messages import Message
 from capture_analyzer.pipeline.dissect.answers import Answers
 from capture_analyzer.pipeline.dissect.contents import read_contents
-from capture_analyzer.pipeline.dissect.http2 import DissectedHttp2, dissect_http2
+from capture_analyzer.pipeline.dissect.frames import FrameRows
+from capture_analyzer.pipeline.dissect.http2 import DissectedHttp2, FieldRows, dissect_http2
 from capture_analyzer.pipeline.redact import Redactor
 from capture_analyzer.protocols.http1.source import Source
 from capture_analyzer.protocols.llm import Known
@@ -95,7 +96,7 @@ def dissected(
 ) -> tuple[list[Message], list[Message], DissectedHttp2]:
     """Requests, responses and the rest."""
     redactor = Redactor(redact)
-    found = dissect_http2(Source(client), Source(server), redactor)
+    found = dissect_http2(Source(client), Source(server), FieldRows(redactor), FrameRows())
     answers = Answers()
     read_contents(Source(client), Source(server), found.contents, answers, Known())
     answers.place()

@@ -9,14 +9,18 @@ import pytest
 
 from capture_analyzer.protocols.http1 import direction
 from capture_analyzer.protocols.http1.connection import parse
+from capture_analyzer.protocols.http1.head import FieldLines
 from capture_analyzer.protocols.http1.source import Source
 
 
 class Everything:
     """Lets all text through."""
 
-    def value(self, field_name: str, value: str) -> str:
-        return value
+    def field(self, name: str, value: str) -> tuple[str, int]:
+        return value, 0
+
+    def keep_back(self, times: int) -> None:
+        assert times == 0
 
     def target(self, text: str) -> str:
         return text
@@ -38,7 +42,7 @@ def read(make_stream):
         for side, pieces in (("client", client), ("server", server)):
             mine = {k.partition("_")[2]: v for k, v in options.items() if k.startswith(side)}
             both[side] = make_stream(pieces, from_client=side == "client", **mine)
-        return parse(Source(both["client"]), Source(both["server"]), Everything())
+        return parse(Source(both["client"]), Source(both["server"]), FieldLines(Everything()))
 
     return run
 
@@ -497,6 +501,6 @@ def test_damage_never_raises(make_stream, seed):
                     fin_ns=rng.choice((None, 999)),
                 )
             )
-        for message in parse(*map(Source, streams), Everything()).messages:
+        for message in parse(*map(Source, streams), FieldLines(Everything())).messages:
             assert message.length >= 0
             assert 0 <= message.missing_bytes <= message.length
