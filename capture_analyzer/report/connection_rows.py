@@ -79,6 +79,7 @@ def _tls(tls: TlsSummary | None, strings: StringTable) -> list[Any] | None:
         tls.secure_renegotiation,
         strings.number(tls.ech),
         strings.number(tls.server_name_outer),
+        int(tls.tunnelled),
     ]
 
 

@@ -99,6 +99,7 @@ export function connectionFacts(store, connection) {
     connection.tcpStream === null ? null : ["Wireshark", `tcp.stream == ${connection.tcpStream}`],
     tls ? ["TLS", [tls.version ?? "version not seen", tls.suite, tls.group].filter(Boolean).join(", ")] : ["Security", "none"],
     tls && tls.ns !== null ? ["Handshake", `${duration(tls.ns)}${tls.certain ? "" : ", by inference"}${tls.retried ? ", with a retry" : ""}${tls.resumed ? ", resumed" : ""}`] : null,
+    tls && tls.tunnelled ? ["Proxy", `${connection.serverEnd} passes the TLS on to the server (CONNECT)`] : null,
     tls && tls.outerName ? ["In clear text", `${tls.outerName}: the name of the server is encrypted (ECH)`] : null,
     tls && tls.ech === "rejected" ? ["ECH", "rejected by the server"] : null,
     connection.alpn ? ["ALPN", connection.alpn] : null,

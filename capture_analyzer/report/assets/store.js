@@ -226,11 +226,11 @@ function readConnections({ listed, rows }, text) {
   }));
 }
 
-function readTls([version, suite, resumed, retried, earlyData, stapled, alert, decrypted, whyNot, ns, certain, group, earlyAccepted, renegotiations, secureRenegotiation, ech, outerName], text) {
+function readTls([version, suite, resumed, retried, earlyData, stapled, alert, decrypted, whyNot, ns, certain, group, earlyAccepted, renegotiations, secureRenegotiation, ech, outerName, tunnelled], text) {
   return {
     version: text(version), suite: text(suite), resumed, retried: retried === 1, earlyData, stapled, alert: text(alert),
     decrypted: text(decrypted), whyNot: text(whyNot), ns, certain: certain === 1, group: text(group),
-    earlyAccepted, renegotiations, secureRenegotiation, ech: text(ech), outerName: text(outerName),
+    earlyAccepted, renegotiations, secureRenegotiation, ech: text(ech), outerName: text(outerName), tunnelled: Boolean(tunnelled),
   };
 }
 
