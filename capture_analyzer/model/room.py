@@ -68,11 +68,14 @@ class Room:
         return np.frombuffer((self._in_file(size) if spill else None) or mmap.mmap(-1, size), kind)
 
     def joined(self, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
-        """Arrays end to end, in one column."""
-        if len(parts) == 1 and (not self.spills or is_constant(parts[0])):
+        """Arrays end to end, in one column; those that lie so already are not copied."""
+        if len(parts) == 1 and not self.spills:
             return parts[0]
+        if all(is_constant(part) and np.array_equal(part[:1], parts[0][:1]) for part in parts):
+            return np.broadcast_to(parts[0][:1], sum(map(len, parts)))
         if not self.spills:
-            return np.concatenate(parts)
+            there = _continuous(parts)
+            return np.concatenate(parts) if there is None else there
         column = self.zeros(sum(map(len, parts)), np.result_type(*parts))
         at = 0
         for part in parts:
@@ -123,6 +126,50 @@ class Room:
                 return None
             self._left -= size
             return mmap.mmap(file.fileno(), size)
+
+
+class Line:
+    """A column that is made part by part: each is put behind the ones before.
+
+    Args:
+        expected: elements of all parts together; what comes beyond stays where it is.
+        kind: their type.
+    """
+
+    def __init__(self, expected: int, kind: np.dtype[Any]) -> None:
+        self._column = np.empty(expected, kind)
+        self._count = 0
+
+    def add(self, part: NDArray[Any]) -> NDArray[Any]:
+        """The part in its place; itself if there is none left for it."""
+        begin, end = self._count, self._count + len(part)
+        if end > len(self._column) or part.dtype != self._column.dtype:
+            return part
+        self._count = end
+        place = self._column[begin:end]
+        place[:] = part
+        return place
+
+
+def _continuous(parts: Sequence[NDArray[Any]]) -> NDArray[Any] | None:
+    """Arrays as one, if each begins in memory where the one before ends, as those of a `Line`."""
+    parts = [part for part in parts if len(part)]
+    column = parts[0].base if parts else None
+    if not isinstance(column, np.ndarray) or column.dtype != parts[0].dtype:
+        return None
+    begin = at = _address(parts[0])
+    for part in parts:
+        if part.base is not column or part.strides != column.strides or _address(part) != at:
+            return None
+        at += part.nbytes
+    first, last = ((place - _address(column)) // column.itemsize for place in (begin, at))
+    return column[first:last]
+
+
+def _address(array: NDArray[Any]) -> int:
+    """Where in memory an array begins."""
+    address: int = array.__array_interface__["data"][0]
+    return address
 
 
 IN_MEMORY: Final = Room()

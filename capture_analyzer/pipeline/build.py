@@ -23,7 +23,7 @@ from capture_analyzer.model.secrets import Secrets
 from capture_analyzer.model.selection import EVERYTHING, Selection
 from capture_analyzer.model.tcp_segments import TcpSegments
 from capture_analyzer.pipeline import ocsp, timeline
-from capture_analyzer.pipeline.batches import Analysed, analyse_batch, cut
+from capture_analyzer.pipeline.batches import Analysed, Batch, analyse_batch, cut
 from capture_analyzer.pipeline.causes import find_waits
 from capture_analyzer.pipeline.causes.facts import Facts
 from capture_analyzer.pipeline.certificates import read_chains
@@ -33,7 +33,7 @@ from capture_analyzer.pipeline.file_points import refuse_two_points
 from capture_analyzer.pipeline.flows import group
 from capture_analyzer.pipeline.join import join, name_opaque
 from capture_analyzer.pipeline.lookups import add_tcp_lookups, find_lookups, join_lookups
-from capture_analyzer.pipeline.merge import merge
+from capture_analyzer.pipeline.merge import EndToEnd, merge
 from capture_analyzer.pipeline.pseudonyms import pseudonymise
 from capture_analyzer.pipeline.record_sizes import add_record_sizes
 from capture_analyzer.pipeline.redact import Redactor
@@ -86,18 +86,11 @@ def build(
     flows, aside = keep_one_point(packets, flows)
 
     sessions = None if secrets is None else Sessions(secrets, capture, packets, flows)
-    batches = list(cut(flows))
     if scheduler is None or redactor.numbers_names:
         scheduler = InProcess()
-    progress("connections", 0, len(batches))
-    parts: list[Analysed] = []
-    for part in scheduler.map(
-        lambda batch: analyse_batch(batch, capture, packets, redactor, sessions), batches
-    ):
-        parts.append(room.stowed(part))
-        progress("connections", len(parts), len(batches))
-    merged = merge(parts, capture.buffers, redactor, room)
-    del parts
+    merged = _connections(
+        list(cut(flows)), capture, packets, redactor, sessions, scheduler, room, progress
+    )
     tcp, streams, dissected, exchanges = (
         merged.tcp,
         merged.streams,
@@ -106,6 +99,7 @@ def build(
     )
     del merged
     count_aside(packets, flows, tcp.connections, aside)
+    del flows  # what is done with, is given up before memory is needed for other things
     packets.unfinished = functools.partial(add_labels, epoch_ns=capture.epoch_ns)
 
     progress("exchanges", 0, 2)
@@ -210,6 +204,33 @@ def build(
     )
     pseudonymise(tables, redactor)
     return tables
+
+
+def _connections(
+    batches: list[Batch],
+    capture: Capture,
+    packets: Packets,
+    redactor: Redactor,
+    sessions: Sessions | None,
+    scheduler: Scheduler,
+    room: Room,
+    progress: Progress,
+) -> Analysed:
+    """What is found out about each connection by itself, put together."""
+    progress("connections", 0, len(batches))
+    parts: list[Analysed] = []
+    end_to_end = EndToEnd(sum(len(batch.flows.order) for batch in batches))
+    for part in scheduler.map(
+        lambda batch: analyse_batch(batch, capture, packets, redactor, sessions), batches
+    ):
+        if room.spills:
+            parts.append(room.stowed(part))
+        else:
+            end_to_end.place(part, len(batches[len(parts)].flows.order))
+            parts.append(part)
+        progress("connections", len(parts), len(batches))
+    del end_to_end
+    return merge(parts, capture.buffers, redactor, room)
 
 
 def _finish_repeats(table: Repeats, numbers: NDArray[np.int64] | None, **sources: Any) -> None:

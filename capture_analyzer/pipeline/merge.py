@@ -5,17 +5,17 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.anomalies import Anomaly
-from capture_analyzer.model.column import describe
+from capture_analyzer.model.column import describe, is_constant
 from capture_analyzer.model.frames import Frames
 from capture_analyzer.model.holes import Holes
 from capture_analyzer.model.limits import Limits, Queues
-from capture_analyzer.model.room import Room
+from capture_analyzer.model.room import Line, Room
 from capture_analyzer.model.tls_records import HandshakeMessages, TlsRecords
 from capture_analyzer.pipeline.batches import Analysed
 from capture_analyzer.pipeline.certificates import Presented
@@ -40,6 +40,39 @@ class _NumberedColumns(Protocol):
 
 Row = TypeVar("Row", bound=_Numbered)
 Table = TypeVar("Table", bound=_NumberedColumns)
+
+
+_MORE: Final = 1.05  # so much more may the other batches bring than the first one did
+
+
+class EndToEnd:
+    """Puts the long columns of batches end to end as they come, so that merging copies none.
+
+    Room is made for what all batches will bring if they are like the first one.
+
+    Args:
+        packets: packets of all batches.
+    """
+
+    def __init__(self, packets: int) -> None:
+        self._packets = packets
+        self._lines: dict[tuple[type, str], Line] = {}
+
+    def place(self, part: Analysed, packets: int) -> None:
+        """Put the columns of the next batch, of so many packets, behind those before."""
+        if not 0 < packets < self._packets:
+            return  # it is the only one
+        dissected = part.dissected
+        for table in (part.streams, dissected.tls_records, dissected.frames):
+            for name in _columns_of(type(table)):
+                column = getattr(table, name)
+                if is_constant(column):
+                    continue
+                line = self._lines.get((type(table), name))
+                if line is None:
+                    expected = int(len(column) * self._packets / packets * _MORE)
+                    line = self._lines[type(table), name] = Line(expected, column.dtype)
+                setattr(table, name, line.add(column))
 
 
 def merge(
@@ -80,7 +113,8 @@ def merge(
         """Columns of all batches, numbered."""
         tables = [get(part) for part in parts]
         for one, first in zip(tables, firsts, strict=True):
-            one.connection_no = one.connection_no + one.connection_no.dtype.type(first)
+            if first:
+                one.connection_no += one.connection_no.dtype.type(first)
         return _columns(table, tables, room)
 
     def minima(get: Callable[[Analysed], Minima]) -> Minima:
@@ -136,20 +170,25 @@ def _streams(
     """All streams, end to end."""
     counts = np.array([part.bounds[-1] for part in parts], np.int64)
     bounds = [part.bounds[1:] + begin for part, begin in zip(parts, starts_of(counts), strict=True)]
-    columns: dict[str, Any] = {
-        field.name: _taken(parts, field.name, room)
-        for field in dataclasses.fields(Streams)
-        if field.init
-        and field.name not in ("bounds", "buffers", "origins")
-        and field.name[0] != "_"
-    }
+    columns: dict[str, Any] = {name: _taken(parts, name, room) for name in _columns_of(Streams)}
     return Streams(bounds=_joined([np.zeros(1, np.int64), *bounds]), buffers=buffers, **columns)
+
+
+def _columns_of(table: type) -> list[str]:
+    """Names of the columns of a table, or of those of `Streams` that can be put end to end."""
+    if table is not Streams:
+        return [column.name for column in describe(table) if column.doc]
+    others = ("bounds", "buffers", "origins")
+    return [
+        field.name
+        for field in dataclasses.fields(Streams)
+        if field.init and field.name not in others and field.name[0] != "_"
+    ]
 
 
 def _columns(table: type[Table], parts: Sequence[Table], room: Room) -> Table:
     """Column tables end to end."""
-    names = [column.name for column in describe(table) if column.doc]
-    return table(**{name: _taken(parts, name, room) for name in names})
+    return table(**{name: _taken(parts, name, room) for name in _columns_of(table)})
 
 
 def _taken(parts: Sequence[Any], name: str, room: Room) -> NDArray[Any]:

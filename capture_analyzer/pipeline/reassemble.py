@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from capture_analyzer.model.byte_stream import ByteStream
 from capture_analyzer.model.capture import Capture
-from capture_analyzer.model.column import NO_TIME, distinct
+from capture_analyzer.model.column import NO_TIME, distinct, is_constant
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.packets import Packets
 from capture_analyzer.model.quick_dataclass import quick_dataclass
@@ -128,6 +128,8 @@ def reassemble(
         bounds = np.searchsorted(kept, bounds)
         packet, skip, starts = packet[kept], skip[kept], starts[kept]
         lengths, in_order = lengths[kept], in_order[kept]
+    buffer_no = packets.buffer_no
+    one = is_constant(buffer_no)
     return Streams(
         bounds=bounds,
         starts=starts,
@@ -135,7 +137,7 @@ def reassemble(
         packet_nos=packet + np.int32(1),
         seen_ns=packets.time_ns[packet],
         in_order_ns=in_order,
-        buffer_nos=packets.buffer_no[packet],
+        buffer_nos=buffer_no[: len(packet)] if one else buffer_no[packet],
         buffer_offsets=packets.payload_offset[packet] + skip,
         buffers=capture.buffers,
         end=pieces.end,

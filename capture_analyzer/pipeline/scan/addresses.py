@@ -47,6 +47,7 @@ class Addresses:
             packets: index of each packet in the capture, ascending.
         """
         table = self._tables[len(source)]
+        source, destination = _wide(source), _wide(destination)
         numbers = table.find(source), table.find(destination)
         missing = [np.flatnonzero(part < 0) for part in numbers]
         firsts = [
@@ -91,14 +92,20 @@ class Addresses:
         order = np.argsort(first, kind="stable")
         rank = np.empty(count, np.int32)
         rank[order] = np.arange(count, dtype=np.int32)
-        # Indexed by provisional numbers: those of IPv6 and -1 count from the end.
-        final = np.concatenate((rank[: len(short)], rank[len(short) :][::-1], [np.int32(-1)]))
-        for column in columns:
-            for part in stretches(len(column)):
-                column[part] = final[column[part]]
+        if len(long) or (rank[1:] < rank[:-1]).any():  # else they are in order as they are
+            # Indexed by provisional numbers: those of IPv6 and -1 count from the end.
+            final = np.concatenate((rank[: len(short)], rank[len(short) :][::-1], [np.int32(-1)]))
+            for column in columns:
+                for part in stretches(len(column)):
+                    column[part] = final[column[part]]
         texts = [ipv4_text(key) for key in short.keys[0].tolist()]
         texts += [ipv6_text(*key) for key in zip(*(k.tolist() for k in long.keys), strict=True)]
         return [texts[index] for index in order.tolist()]
+
+
+def _wide(words: Words) -> Words:
+    """Words as wide as the tables have them, so that nothing converts them again."""
+    return tuple(word.astype(np.uint64) for word in words)
 
 
 def _lower(first: NDArray[np.int64], number: NDArray[np.int64], place: NDArray[np.int64]) -> None:
@@ -185,16 +192,19 @@ class _Table:
     def add(self, words: Words, places: NDArray[np.int64]) -> None:
         """Number addresses that are not in the table; they may repeat in `words`."""
         order = np.lexsort((places, *words))
-        ordered = [word[order].astype(np.uint64) for word in words]
+        ordered = [word[order] for word in words]
         new = np.zeros(len(order), np.bool_)
         new[:1] = True
         for word in ordered:
             new[1:] |= word[1:] != word[:-1]
+        first = places[order][new]
+        by_place = np.argsort(first)
         self.keys = [
-            np.concatenate((key, word[new])) for key, word in zip(self.keys, ordered, strict=True)
+            np.concatenate((key, word[new][by_place]))
+            for key, word in zip(self.keys, ordered, strict=True)
         ]
         begin = len(self)
-        self.places = np.concatenate((self.places, places[order][new]))
+        self.places = np.concatenate((self.places, first[by_place]))
         while True:
             if len(self) << 2 <= 1 << self._bits:
                 left = self._insert(begin)
@@ -226,7 +236,8 @@ class _Table:
 
     def _slots(self, words: Words) -> NDArray[np.int64]:
         """The first slot of each address."""
-        mixed = words[0].astype(np.uint64) * np.uint64(_MULTIPLIERS[0])
+        mixed = words[0] * np.uint64(_MULTIPLIERS[0])
         for word in words[1:]:
             mixed ^= word * np.uint64(_MULTIPLIERS[1])
-        return (mixed >> np.uint64(64 - self._bits)).astype(np.int64)
+        mixed >>= np.uint64(64 - self._bits)
+        return mixed.view(np.int64)
