@@ -127,20 +127,23 @@ class Plain:
             lead: octets of their fragments in front of the ciphertext.
             typed: each has the octet of its type behind it.
         """
+        if not others:
+            return self._add_data(record, contents, at, lead, typed=typed)
         begin = 0
         for place in others:
-            at = self._add_data(record + begin, contents[begin:place], at, lead, typed=typed)
+            if begin < place:
+                at = self._add_data(record + begin, contents[begin:place], at, lead, typed=typed)
             content = contents[place]
             self._add_other(record + place, content[-1], content[:-1])
             begin = place + 1
-        return self._add_data(record + begin, contents[begin:], at, lead, typed=typed)
+        if begin < len(contents):
+            at = self._add_data(record + begin, contents[begin:], at, lead, typed=typed)
+        return at
 
     def _add_data(
         self, record: int, contents: list[bytes], at: int, lead: int, *, typed: bool
     ) -> int:
         count = len(contents)
-        if not count:
-            return at
         sizes = list(map(len, contents))
         total = sum(sizes) - count * typed
         together = total < count * WORTH_A_PART
@@ -156,8 +159,8 @@ class Plain:
 
     def _add_other(self, record: int, content_type: int, content: bytes) -> None:
         """Add a record that holds no application data."""
-        size = len(content)
-        self.records.everything.note(self.records.first + record, content_type, size)
+        size, records = len(content), self.records
+        records.everything.note(records.first + record, content_type, size)
         if content_type == HANDSHAKE:
             self._handshake_bytes += size
             if self._handshake_bytes <= MAX_HANDSHAKE_BYTES:

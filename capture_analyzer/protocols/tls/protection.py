@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 _EXPLICIT_NONCE_OCTETS: Final = 8  # RFC 5288, section 3
 _DATA: Final = b"\x17"  # content type of application data
 _HANDSHAKE: Final = 22
-_FINISHED: Final = 20
+_HEAD_OF_FINISHED: Final = {
+    octets: (slice(-4 - octets, -octets), bytes((20, 0, 0, octets))) for octets in (32, 48)
+}
+"""Where its type and length stand if Finished is the last message, and what they are then, by the
+octets of a hash."""
 _KEY_UPDATE: Final = b"\x18\x00\x00\x01"  # type and length of the message, RFC 8446, 4.6.3
 
 
@@ -234,8 +238,8 @@ class Tls13Opener:
 
     def finishes(self, messages: bytes) -> bool:
         """Whether the last of these handshake messages is Finished."""
-        size = self.hash_octets
-        return messages[-4 - size : -size] == bytes((_FINISHED, 0, 0, size))
+        place, head = _HEAD_OF_FINISHED[self.hash_octets]
+        return messages[place] == head
 
     @staticmethod
     def asks_update(messages: bytes) -> bool:
