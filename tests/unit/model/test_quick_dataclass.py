@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import pickle
+from collections.abc import Callable
 
 import pytest
 
@@ -58,6 +60,56 @@ def test_it_has_slots_and_the_usual_functions_work() -> None:
     assert dataclasses.replace(one, number=2) == Quick(2)
     assert dataclasses.asdict(one) == {"number": 1, "names": [], "hidden": 0}
     assert pickle.loads(pickle.dumps(Key("a"))) == Key("a")
+
+
+@quick_dataclass
+class Counted:
+    values: list[int]
+    more: list[int] = dataclasses.field(default_factory=list)
+    count: int = dataclasses.field(init=False)
+    known: dict[int, int] = dataclasses.field(default_factory=dict, init=False)
+    limit: int = dataclasses.field(default=3, init=False)
+
+    def __post_init__(self) -> None:
+        self.count = len(self.values)
+
+
+@quick_dataclass(frozen=True)
+class Lists:
+    names: list[str] = dataclasses.field(default_factory=list)
+
+
+@quick_dataclass
+class Nothing:
+    pass
+
+
+def test_the_first_one_is_made_as_all_others_are() -> None:
+    for _ in range(2):
+        one = Counted([1, 2])
+        assert (one.values, one.more, one.count, one.known, one.limit) == ([1, 2], [], 2, {}, 3)
+        assert Lists().names is not Lists().names
+        assert Lists(["a"]).names == ["a"]
+        assert Nothing() == Nothing()
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "named"),
+    [(Counted, (), {}), (Counted, ([1],), {"count": 2}), (Key, ("a", 2, 3), {})],
+)
+def test_wrong_arguments_are_refused_from_the_first_on(
+    kind: Callable[..., object], values: tuple[object, ...], named: dict[str, object]
+) -> None:
+    with pytest.raises(TypeError, match=r"__init__\(\)"):
+        kind(*values, **named)
+
+
+def test_a_frozen_one_can_be_copied() -> None:
+    lists = Lists(["a"])
+    assert copy.deepcopy(lists) == lists
+    assert copy.deepcopy(lists).names is not lists.names
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        del lists.names
 
 
 def test_values_compare_but_hidden_ones_and_other_classes() -> None:
