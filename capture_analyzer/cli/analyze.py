@@ -35,13 +35,13 @@ _BEGINNINGS: Final = frozenset(
     )
 )
 """First two bytes of what `analyze` reads: pcap in its kinds, pcapng, gzip, zstd, lz4."""
-_SIZE: Final = re.compile(r"(\d{1,12})([KMGT]?)(?:i?B)?", re.I)
+_SIZE: Final = r"(?i)(\d{1,12})([KMGT]?)(?:i?B)?"
 _REDACTABLE: Final = ("hosts", "ips", "paths")
 
 
 def _size(ctx: click.Context, param: click.Parameter, value: str) -> int:
     """A number of bytes: "500M", "8G", "1GiB" (powers of 1024)."""
-    match = _SIZE.fullmatch(value.strip())
+    match = re.fullmatch(_SIZE, value.strip())
     if match is None:
         raise click.BadParameter(f"{value!r} is no size such as 500M or 8G", ctx, param)
     return int(match.group(1)) << 10 * " KMGT".index(match.group(2).upper() or " ")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import fnmatch
 import math
 from collections.abc import Iterable, Mapping
@@ -82,6 +81,8 @@ def matching(patterns: Iterable[str], ids: list[str]) -> set[str]:
 
 def unknown(detector_id: str, ids: list[str], kind: str = "detector") -> str:
     """The sentence that says there is no such detector, with the nearest that there is."""
+    import difflib  # only mistakes need it
+
     near = difflib.get_close_matches(detector_id, ids, n=1)
     hint = f"did you mean {near[0]}?" if near else "capture-analyzer detectors lists them all"
     return f"there is no {kind} {detector_id!r}; {hint}"

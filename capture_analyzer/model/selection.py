@@ -6,7 +6,6 @@ import datetime
 import ipaddress
 import re
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Final
 
 from capture_analyzer.errors import OptionError
@@ -16,11 +15,10 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _SECOND_NS: Final = 1_000_000_000
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_SECONDS: Final = re.compile(r"(\+?)(\d{1,10}(?:\.\d+)?)")
-_ISO: Final = re.compile(
-    r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?)(?:[.,](\d+))?(Z|[+-]\d\d(?::?\d\d)?)?"
-)
-_NAME: Final = re.compile(r"(?:\*\.)?[\w-]+(?:\.[\w-]+)*")
+# Compiled when there is a selection to read, which mostly there is not.
+_SECONDS: Final = r"(\+?)(\d{1,10}(?:\.\d+)?)"
+_ISO: Final = r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d)?)(?:[.,](\d+))?(Z|[+-]\d\d(?::?\d\d)?)?"
+_NAME: Final = r"(?:\*\.)?[\w-]+(?:\.[\w-]+)*"
 
 
 @quick_dataclass(frozen=True)
@@ -114,7 +112,7 @@ def parse_selection(
             networks.append(ipaddress.ip_network(host, strict=False))
         except ValueError:
             name = host.lower().rstrip(".")
-            if not _NAME.fullmatch(name):
+            if not re.fullmatch(_NAME, name):
                 raise OptionError(f"--host takes an address or a name, not {host!r}") from None
             names.append(name)
     for port in ports:
@@ -130,10 +128,12 @@ def _instant(text: str | None, option: str) -> Instant | None:
     if text is None:
         return None
     text = text.strip()
-    seconds = _SECONDS.fullmatch(text)
+    seconds = re.fullmatch(_SECONDS, text)
     if seconds:
+        from decimal import Decimal
+
         return Instant(int(Decimal(seconds.group(2)) * _SECOND_NS), bool(seconds.group(1)))
-    parts = _ISO.fullmatch(text)
+    parts = re.fullmatch(_ISO, text)
     if parts:
         day, clock, fraction, zone = parts.groups()
         try:

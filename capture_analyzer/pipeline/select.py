@@ -42,8 +42,9 @@ _MAX_HELLO_PACKETS: Final = 12
 
 _RECORD_BYTES: Final = 5
 _HEAD_BYTES: Final = 9  # of a record and of the handshake message in it
-_HOST: Final = re.compile(rb"\r?\nhost:[ \t]*([\w.*-]+|\[[0-9a-f:.]+\])(?::\d+)?[ \t]*\r?\n", re.I)
-_REQUEST: Final = re.compile(rb"[A-Z][A-Z-]{1,20} \S+ HTTP/1\.[01]\r?\n")
+# Compiled when there is a selection, which mostly there is not.
+_HOST: Final = rb"(?i)\r?\nhost:[ \t]*([\w.*-]+|\[[0-9a-f:.]+\])(?::\d+)?[ \t]*\r?\n"
+_REQUEST: Final = rb"[A-Z][A-Z-]{1,20} \S+ HTTP/1\.[01]\r?\n"
 
 
 def select(
@@ -222,8 +223,8 @@ def _first_name(capture: Capture, packets: Packets, rows: NDArray[np.int32]) -> 
             return parse_client_hello(data[_HEAD_BYTES : _HEAD_BYTES + length]).server_name
         except MalformedHelloError:
             return None
-    if _REQUEST.match(data):
-        host = _HOST.search(data)
+    if re.match(_REQUEST, data):
+        host = re.search(_HOST, data)
         return None if host is None else host.group(1).decode("ascii", "replace").strip("[]")
     return None
 

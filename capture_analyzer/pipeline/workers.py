@@ -20,7 +20,6 @@ import select
 import signal
 import struct
 import sys
-import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
@@ -230,6 +229,8 @@ def _portable(error: BaseException) -> CaptureAnalyzerError:
             same = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
             assert isinstance(same, CaptureAnalyzerError)
             return same
+    import traceback  # seldom needed
+
     last = traceback.extract_tb(error.__traceback__)[-1:]
     where = "".join(f" in {PurePath(at.filename).name}, line {at.lineno}" for at in last)
     trace = "".join(traceback.format_exception(error))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Final
 
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from capture_analyzer.model.column import rows_equal
 from capture_analyzer.model.connections import Connection
+from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.model.tls_records import ROLE_CODE, HandshakeMessage
 from capture_analyzer.model.waits import Waits
 from capture_analyzer.pipeline.causes.facts import STEP_NS, Facts, connection_waits
@@ -19,7 +19,7 @@ SLOW_NS: Final = 50_000_000
 """From so much beyond the round trip on, a step is a wait of its own."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@quick_dataclass(frozen=True)
 class _Span:
     """A part of a handshake, and the packets at its ends."""
 
