@@ -16,7 +16,7 @@ from capture_analyzer.model.causes import CAUSE_CODE
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.connections import Connection, TlsSummary
 from capture_analyzer.model.events import EVENT_KIND_CODE, Events
-from capture_analyzer.model.exchanges import Exchange, Phases
+from capture_analyzer.model.exchanges import Exchange, Exchanges, Phases
 from capture_analyzer.model.frames import Frames
 from capture_analyzer.model.holes import HOLE_KINDS, Holes
 from capture_analyzer.model.limits import LIMIT_CODE, Limits
@@ -208,9 +208,9 @@ def tables(**values: Any) -> Tables:
         "redaction": Redaction(),
     }
     known = {field.name for field in dataclasses.fields(Tables)}
-    return Tables(
-        **{name: value for name, value in {**defaults, **values}.items() if name in known}
-    )
+    given = {name: value for name, value in {**defaults, **values}.items() if name in known}
+    given["exchanges"] = Exchanges.of(given["exchanges"], given["connections"])
+    return Tables(**given)
 
 
 def analysis(**values: Any) -> Analysis:

@@ -225,7 +225,8 @@ def _cost(finding: Finding) -> str:
 
 def _slowest(analysis: Analysis, claimed: NDArray[np.int32], columns: int) -> _List:
     tables = analysis.tables
-    exchanges = sorted(tables.exchanges, key=lambda row: (-_length(row), row.exchange_no))[:5]
+    lengths = tables.exchanges.columns.until_ns - tables.exchanges.columns.start_ns
+    exchanges = tables.exchanges.rows(np.argsort(-lengths, kind="stable")[:5])
     bar_columns = 44 if columns >= WIDE else 17 if columns >= 70 else 10 if columns >= 60 else 0
     room = columns - 26 - (bar_columns + 2 if bar_columns else 0)
     severities: dict[int, Severity] = {

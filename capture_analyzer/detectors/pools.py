@@ -15,7 +15,7 @@ import numpy as np
 from capture_analyzer.detectors.servers import Server, servers
 from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.connections import Connection
-from capture_analyzer.model.exchanges import Exchange
+from capture_analyzer.model.exchanges import Exchange, ExchangeRows
 from capture_analyzer.model.packets import FIN, RST
 from capture_analyzer.model.quick_dataclass import quick_dataclass
 
@@ -33,13 +33,15 @@ class Pooled:
     Attributes:
         connection: the connection.
         exchanges: on it, in order of their requests; at least one.
+        inferred: what it carries was not read.
         closed_ns: first FIN or RST; NEVER = none in this capture.
         multiplexed: exchanges may run side by side on it.
         starts: when the request of each exchange began.
     """
 
     connection: Connection
-    exchanges: list[Exchange]
+    exchanges: ExchangeRows
+    inferred: bool
     closed_ns: int
     multiplexed: bool
     starts: list[int]
@@ -49,11 +51,6 @@ class Pooled:
         """Its first SYN, else its first packet."""
         opened = self.connection.syn_ns
         return self.connection.start_ns if opened is None else opened
-
-    @property
-    def inferred(self) -> bool:
-        """What it carries was not read."""
-        return self.exchanges[0].inferred
 
     def before(self, instant_ns: int) -> Exchange | None:
         """The last exchange whose request had begun by then."""
@@ -73,24 +70,21 @@ def pools(
     """
     keys = tables.once(_by_ends)
     wanted = None if among is None else set(among)
-    exchanges: dict[int, list[Exchange]] = {}
-    for rows in keys.values():
-        if len(rows) < least:
-            continue
-        if wanted is None or any(row.connection_no in wanted for row in rows):
-            exchanges.update((row.connection_no, []) for row in rows)
-    if not exchanges:
-        return {}
-    for exchange in tables.exchanges:
-        if exchange.connection_no in exchanges:
-            exchanges[exchange.connection_no].append(exchange)
+    columns = tables.exchanges.columns
+    started, inferred = columns.request_start_ns.tolist(), columns.inferred.tolist()
     found: dict[tuple[str, Server], list[Pooled]] = {}
     for key, rows in keys.items():
-        used = [
-            _pooled(row, exchanges[row.connection_no])
-            for row in rows
-            if exchanges.get(row.connection_no)
-        ]
+        if len(rows) < least or (
+            wanted is not None and all(row.connection_no not in wanted for row in rows)
+        ):
+            continue
+        used = []
+        for row in rows:
+            numbers = tables.exchange_nos_of((row.connection_no,))
+            if numbers:
+                exchanges = ExchangeRows(tables.exchanges, numbers)
+                starts = [started[number] for number in numbers]
+                used.append(_pooled(row, exchanges, inferred[numbers[0]], starts))
         if used and len(used) >= least:
             found[key] = sorted(used, key=_opening)
     return found
@@ -104,14 +98,17 @@ def _by_ends(tables: Tables) -> dict[tuple[str, Server], list[Connection]]:
     return keys
 
 
-def _pooled(connection: Connection, exchanges: list[Exchange]) -> Pooled:
+def _pooled(
+    connection: Connection, exchanges: ExchangeRows, inferred: bool, starts: list[int]
+) -> Pooled:
     ends = [end for end in (connection.fin_ns, connection.reset_ns) if end is not None]
     return Pooled(
         connection,
         exchanges,
+        inferred,
         min(ends, default=NEVER),
-        connection.alpn == "h2" or exchanges[0].protocol in ("h2", "h3"),
-        [exchange.request_start_ns for exchange in exchanges],
+        connection.alpn == "h2" or (not inferred and exchanges[0].protocol in ("h2", "h3")),
+        starts,
     )
 
 

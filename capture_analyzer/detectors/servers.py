@@ -5,6 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.connections import Connection
 
@@ -15,6 +18,18 @@ Server = tuple[str, int]
 def server_of(connection: Connection) -> Server:
     """The server of a connection: endpoints of one name and port are one server."""
     return (connection.server_name or connection.server_ip, connection.server_port)
+
+
+def exchanges_by_server(tables: Tables, chosen: NDArray[np.bool_]) -> dict[Server, int]:
+    """How many of the chosen exchanges each server has; those that have none are left out."""
+    count = np.bincount(
+        tables.exchanges.columns.connection_no[chosen], minlength=len(tables.connections)
+    )
+    totals: dict[Server, int] = {}
+    of = tables.once(servers)
+    for number in np.flatnonzero(count).tolist():
+        totals[of[number]] = totals.get(of[number], 0) + int(count[number])
+    return totals
 
 
 def servers(tables: Tables) -> list[Server]:

@@ -31,10 +31,10 @@ def carried(tables: Tables, cause: str, numbers: set[int]) -> dict[int, Carried]
     """
     found: dict[int, Carried] = {}
     ledger = tables.ledger
-    for exchange in tables.exchanges:
+    columns = tables.exchanges.columns
+    wanted = columns.carries_setup & np.isin(columns.connection_no, list(numbers))
+    for exchange in tables.exchanges.rows(np.flatnonzero(wanted)):
         number = exchange.connection_no
-        if number not in numbers or not exchange.carries_setup:
-            continue
         if number in found and found[number].rows:
             continue
         part = ledger.rows_of(exchange.exchange_no)

@@ -86,9 +86,8 @@ def deal_out(tables: Tables, cause: str, episodes: Episodes, fault: int) -> dict
     rows = np.flatnonzero(ledger.cause == CAUSE_CODE[cause])
     if not len(rows) or not len(episodes):
         return {}
-    connection_of = np.array([x.connection_no for x in tables.exchanges], np.int32)
     exchange_no = ledger.exchange_no[rows]
-    connection_no = connection_of[exchange_no]
+    connection_no = tables.exchanges.columns.connection_no[exchange_no]
     from_ns, to_ns = ledger.from_ns[rows], ledger.to_ns[rows]
     most = np.zeros(len(rows), np.int64)
     winner = np.full(len(rows), -1)

@@ -30,7 +30,7 @@ from capture_analyzer.model.anomalies import Anomaly
 from capture_analyzer.model.causes import CAUSE_NAMES
 from capture_analyzer.model.connections import Connection, TlsSummary
 from capture_analyzer.model.events import EVENT_KINDS, Events
-from capture_analyzer.model.exchanges import Exchange
+from capture_analyzer.model.exchanges import ExchangeColumns, Exchanges
 from capture_analyzer.model.findings import DetectorOutcome, Finding
 from capture_analyzer.model.packets import MECHANISMS
 from capture_analyzer.model.waits import Ledger
@@ -69,7 +69,7 @@ def export(analysis: Analysis, destination: Target) -> None:
         _, rows, one = sections[number]
         stop = min(first + _ROWS_AT_ONCE, len(rows))
         if one is None:
-            return ",\n".join(_exchanges(tables, first, stop))
+            return _exchanges(tables, first, stop)
         return ",\n".join(map(one, rows[first:stop]))
 
     firsts = [range(0, len(rows), _ROWS_AT_ONCE) for _, rows, _ in sections]
@@ -190,16 +190,123 @@ def _tls(tls: TlsSummary) -> str:
     )
 
 
-def _exchanges(tables: Tables, first: int, stop: int) -> Iterator[str]:
+def _exchanges(tables: Tables, first: int, stop: int) -> str:
     """Exchanges ``first .. stop - 1``, each with its part of the ledger and its events."""
     ledger, events = tables.ledger, tables.events
     numbers = range(first, stop)
-    return map(
-        _exchange,
-        tables.exchanges[first:stop],
+    heads, bodies = _exchange_numbers(tables.exchanges.columns, slice(first, stop))
+    parts = zip(
+        heads,
+        _exchange_texts(tables.exchanges, numbers),
+        bodies,
         _by_exchange(ledger.exchange_no, numbers, functools.partial(_ledger, ledger)),
+        _streams(tables.exchanges, numbers),
         _by_exchange(events.exchange_no, numbers, functools.partial(_events, events)),
+        strict=True,
     )
+    return ",\n".join(
+        f"{head}{text}{body}{entries}{stream}null}}"
+        if stream is _NO_STREAM
+        else f"{head}{text}{body}{entries}{stream}[{parts_of_it}]}}"
+        for head, text, body, entries, stream, parts_of_it in parts
+    )
+
+
+def _exchange_numbers(of: ExchangeColumns, part: slice) -> tuple[list[str], list[str]]:
+    """Of some exchanges what stands in front of the texts, and what behind them."""
+
+    def number(name: str, column: NDArray[Any]) -> Iterator[Words]:
+        yield fixed(f'"{name}":')
+        yield numbers(column[part])
+        yield fixed(",")
+
+    heads = joined(
+        fixed("\n{"),
+        fixed('"exchange_no":'),
+        numbers(np.arange(part.start, part.stop)),
+        fixed(","),
+        *number("connection_no", of.connection_no),
+        *number("stream_id", of.stream_id),
+    )
+    bodies = joined(
+        fixed("\n"),
+        *number("status", of.status),
+        *number("grpc_status", of.grpc_status),
+        *number("start_ns", of.start_ns),
+        *number("request_start_ns", of.request_start_ns),
+        *number("end_ns", of.end_ns),
+        fixed('"phases":{'),
+        *number("dns_ns", of.dns_ns),
+        *number("connect_ns", of.connect_ns),
+        *number("tls_ns", of.tls_ns),
+        *number("idle_ns", of.idle_ns),
+        *number("send_ns", of.send_ns),
+        *number("wait_ns", of.wait_ns),
+        fixed('"receive_ns":'),
+        numbers(of.receive_ns[part]),
+        fixed("},"),
+        *number("ttfb_ns", of.ttfb_ns),
+        *number("ttft_ns", of.ttft_ns),
+        *number("request_bytes", of.request_bytes),
+        *number("response_bytes", of.response_bytes),
+        fixed('"packets":{'),
+        *number("request_first", of.request_first_packet_no),
+        *number("request_last", of.request_last_packet_no),
+        *number("response_first", of.response_first_packet_no),
+        fixed('"response_last":'),
+        numbers(of.response_last_packet_no[part]),
+        fixed('},"ledger":['),
+    )
+    return heads.split("\n")[1:], bodies.split("\n")[1:]
+
+
+def _exchange_texts(exchanges: Exchanges, wanted: range) -> Iterator[str]:
+    """What exchanges say of themselves; those that were not read differ in their server only."""
+    unread: dict[str | None, str] = {}
+    owner = exchanges.columns.connection_no[wanted.start : wanted.stop].tolist()
+    for row, number in zip(exchanges.made_of(wanted), owner, strict=True):
+        if row is not None:
+            yield _texts(row.protocol, row.kind, row.inferred, row.method, row.authority, row.path)
+            continue
+        name = exchanges.connections[number].server_name
+        text = unread.get(name)
+        if text is None:
+            text = unread[name] = _texts("opaque", "opaque", True, None, name, None)
+        yield text
+
+
+def _texts(
+    protocol: str,
+    kind: str,
+    inferred: bool,
+    method: str | None,
+    authority: str | None,
+    path: str | None,
+) -> str:
+    return (
+        f'"protocol":"{protocol}","kind":"{kind}","inferred":{_truth(inferred)},'
+        f'"method":{_text(method)},"authority":{_text(authority)},"path":{_text(path)},'
+    )
+
+
+_NO_STREAM: Final = '],"stream":null,"events":'
+
+
+def _streams(exchanges: Exchanges, wanted: range) -> Iterator[str]:
+    """What streamed answers say as a whole."""
+    for number, row in zip(wanted, exchanges.made_of(wanted), strict=True):
+        stream = exchanges.streams.get(number)
+        if stream is None:
+            yield _NO_STREAM
+            continue
+        model, most = (None, None) if row is None else (row.model, row.max_tokens)
+        yield (
+            f'],"stream":{{"model":{_text(model)},"max_tokens":{_number(most)},'
+            f'"ended":{_truth(stream.ended)},"finish":{_text(stream.finish)},'
+            f'"error_code":{_text(stream.error_code)},'
+            f'"input_tokens":{_number(stream.input_tokens)},'
+            f'"output_tokens":{_number(stream.output_tokens)}}},"events":'
+        )
 
 
 def _by_exchange(
@@ -263,55 +370,6 @@ def _distinct(
     a[a == b] = 0
     b[b == c] = 0
     return np.minimum(a, b), np.maximum(a, b), c
-
-
-def _exchange(row: Exchange, ledger: str, events: str) -> str:
-    # Asked for None here and not in `_number`: half of the time would be for its calls.
-    phases, end, status = row.phases, row.end_ns, row.status
-    dns, connect, tls, idle = phases.dns_ns, phases.connect_ns, phases.tls_ns, phases.idle_ns
-    send, wait, receive = phases.send_ns, phases.wait_ns, phases.receive_ns
-    ttfb, ttft = row.ttfb_ns, row.ttft_ns
-    request_first, request_last = row.request_first_packet_no, row.request_last_packet_no
-    response_first, response_last = row.response_first_packet_no, row.response_last_packet_no
-    return (
-        f'{{"exchange_no":{row.exchange_no},"connection_no":{row.connection_no},'
-        f'"stream_id":{_number(row.stream_id)},"protocol":"{row.protocol}","kind":"{row.kind}",'
-        f'"inferred":{_truth(row.inferred)},"method":{_text(row.method)},'
-        f'"authority":{_text(row.authority)},"path":{_text(row.path)},'
-        f'"status":{"null" if status is None else status},"grpc_status":{_number(row.grpc_status)},'
-        f'"start_ns":{row.start_ns},"request_start_ns":{row.request_start_ns},'
-        f'"end_ns":{"null" if end is None else end},'
-        f'"phases":{{"dns_ns":{"null" if dns is None else dns},'
-        f'"connect_ns":{"null" if connect is None else connect},'
-        f'"tls_ns":{"null" if tls is None else tls},'
-        f'"idle_ns":{"null" if idle is None else idle},'
-        f'"send_ns":{"null" if send is None else send},'
-        f'"wait_ns":{"null" if wait is None else wait},'
-        f'"receive_ns":{"null" if receive is None else receive}}},'
-        f'"ttfb_ns":{"null" if ttfb is None else ttfb},'
-        f'"ttft_ns":{"null" if ttft is None else ttft},'
-        f'"request_bytes":{row.request_bytes},"response_bytes":{row.response_bytes},'
-        f'"packets":{{"request_first":{"null" if request_first is None else request_first},'
-        f'"request_last":{"null" if request_last is None else request_last},'
-        f'"response_first":{"null" if response_first is None else response_first},'
-        f'"response_last":{"null" if response_last is None else response_last}}},'
-        f'"ledger":[{ledger}],"stream":{_stream(row)},'
-        f'"events":{"null" if row.stream is None else f"[{events}]"}}}'
-    )
-
-
-def _stream(row: Exchange) -> str:
-    """What a streamed answer says as a whole."""
-    stream = row.stream
-    if stream is None:
-        return "null"
-    return (
-        f'{{"model":{_text(row.model)},"max_tokens":{_number(row.max_tokens)},'
-        f'"ended":{_truth(stream.ended)},"finish":{_text(stream.finish)},'
-        f'"error_code":{_text(stream.error_code)},'
-        f'"input_tokens":{_number(stream.input_tokens)},'
-        f'"output_tokens":{_number(stream.output_tokens)}}}'
-    )
 
 
 def _events(events: Events, part: slice, front: Words) -> str:

@@ -13,7 +13,7 @@ from capture_analyzer.model.column import to_frame
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.deferred import Deferred
 from capture_analyzer.model.events import Events
-from capture_analyzer.model.exchanges import Exchange
+from capture_analyzer.model.exchanges import Exchange, Exchanges
 from capture_analyzer.model.findings import DetectorOutcome, Finding
 from capture_analyzer.model.frames import Frames
 from capture_analyzer.model.holes import Holes
@@ -69,7 +69,7 @@ class Tables:
     frames: Frames
     messages: list[Message]
     lookups: list[Lookup]
-    exchanges: list[Exchange]
+    exchanges: Exchanges
     events: Events
     waits: Waits
     ledger: Ledger
@@ -112,9 +112,8 @@ class Tables:
         """The exchanges of some connections, in order. To be asked of complete tables."""
         if self._exchange_nos is None:
             self._exchange_nos = {}
-            for exchange in self.exchanges:
-                mine = self._exchange_nos.setdefault(exchange.connection_no, [])
-                mine.append(exchange.exchange_no)
+            for number, connection_no in enumerate(self.exchanges.columns.connection_no.tolist()):
+                self._exchange_nos.setdefault(connection_no, []).append(number)
         known = self._exchange_nos
         return sorted(no for number in set(connection_nos) for no in known.get(number, ()))
 

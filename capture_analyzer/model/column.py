@@ -4,7 +4,7 @@ A table is a dataclass. Its fields are its columns; the metadata that `column` a
 documents them. Two storages share this one mechanism:
 
 * *row tables*: a list of small dataclass objects, for tables with up to some 10^5 rows
-  that hold text (connections, exchanges, findings ...);
+  that hold text (connections, findings ...; exchanges have their numbers in columns beside);
 * *column tables*: one object whose fields are NumPy arrays of equal length, for tables
   that grow with the number of packets (packets, tls_records, ledger ...).
 

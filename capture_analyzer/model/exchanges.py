@@ -1,10 +1,22 @@
-"""Table `exchanges`: requests with their responses."""
+"""Table `exchanges`: requests with their responses.
+
+The numbers of all exchanges stand in columns, for work on all of them at once. A row
+(`Exchange`) is there for each exchange that was read; of one that was inferred from packets,
+which has nothing but numbers, it is made when somebody looks at it.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import Any, Final, Literal, overload
 
-from capture_analyzer.model.column import column
+import numpy as np
+from numpy.typing import NDArray
+
+from capture_analyzer.model.column import NO_TIME, column
+from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.messages import Field, StreamFacts
 from capture_analyzer.model.quick_dataclass import quick_dataclass
 
@@ -112,3 +124,307 @@ class Exchange:
     response_fields: list[Field] = column(
         "Response header and trailer fields.", default_factory=list
     )
+
+
+@quick_dataclass
+class ExchangeColumns:
+    """Numbers of exchanges, as in `Exchange` and `Phases`: one element an exchange in each array.
+
+    NO_TIME stands for None.
+    """
+
+    connection_no: NDArray[np.int32]
+    stream_id: NDArray[np.int64]
+    inferred: NDArray[np.bool_]
+    start_ns: NDArray[np.int64]
+    request_start_ns: NDArray[np.int64]
+    request_end_ns: NDArray[np.int64]
+    status: NDArray[np.int64]
+    grpc_status: NDArray[np.int64]
+    response_seen_ns: NDArray[np.int64]
+    response_start_ns: NDArray[np.int64]
+    response_head_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    last_ns: NDArray[np.int64]
+    ttfb_ns: NDArray[np.int64]
+    ttft_ns: NDArray[np.int64]
+    request_bytes: NDArray[np.int64]
+    response_offset: NDArray[np.int64]
+    response_bytes: NDArray[np.int64]
+    request_first_packet_no: NDArray[np.int64]
+    request_last_packet_no: NDArray[np.int64]
+    response_first_packet_no: NDArray[np.int64]
+    response_last_packet_no: NDArray[np.int64]
+    request_records: NDArray[np.int64]
+    response_records: NDArray[np.int64]
+    carries_setup: NDArray[np.bool_]
+    lookup_no: NDArray[np.int64]
+    reset: NDArray[np.bool_]
+    complete: NDArray[np.bool_]
+    missing_bytes: NDArray[np.int64]
+    shared_connection: NDArray[np.bool_]
+    dns_ns: NDArray[np.int64]
+    connect_ns: NDArray[np.int64]
+    tls_ns: NDArray[np.int64]
+    idle_ns: NDArray[np.int64]
+    send_ns: NDArray[np.int64]
+    wait_ns: NDArray[np.int64]
+    receive_ns: NDArray[np.int64]
+
+    @classmethod
+    def unknown(cls, count: int) -> ExchangeColumns:
+        """Columns in which all is None, 0 or false."""
+        columns: dict[str, NDArray[Any]] = {}
+        for name, kind in _KINDS.items():
+            absent = NO_TIME if name in _OPTIONAL else 0
+            columns[name] = np.full(count, absent, kind)
+        return cls(**columns)
+
+    @classmethod
+    def of(cls, rows: Sequence[Exchange]) -> ExchangeColumns:
+        """The numbers in rows."""
+        if not rows:
+            return cls.unknown(0)
+        # Each row is visited once: they lie all over the memory.
+        values = zip(*map(_NUMBERS_OF, rows), strict=True)
+        return cls(
+            *(_array(column, kind) for column, kind in zip(values, _KINDS.values(), strict=True))
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[ExchangeColumns]) -> ExchangeColumns:
+        """Those of all parts, end to end."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in _KINDS))
+
+    def take(self, index: NDArray[np.intp]) -> ExchangeColumns:
+        """Those of some exchanges."""
+        return ExchangeColumns(*(getattr(self, name)[index] for name in _KINDS))
+
+    @property
+    def until_ns(self) -> NDArray[np.int64]:
+        """The end of each exchange, its last packet where it has none."""
+        return np.where(self.end_ns == NO_TIME, self.last_ns, self.end_ns)
+
+
+_PHASES: Final = tuple(field.name for field in dataclasses.fields(Phases))
+_NUMBERS: Final = tuple(field.name for field in dataclasses.fields(ExchangeColumns))
+_NUMBERS_OF: Final = attrgetter(
+    *(f"phases.{name}" if name in _PHASES else name for name in _NUMBERS)
+)
+_KINDS: Final[dict[str, type[np.generic]]] = {
+    field.name: next(
+        kind for kind in (np.int32, np.bool_, np.int64) if kind.__name__ in str(field.type)
+    )
+    for field in dataclasses.fields(ExchangeColumns)
+}
+"""The type of each column."""
+
+_ROWS_AT_ONCE: Final = 4096
+
+_OPTIONAL: Final = frozenset(
+    field.name
+    for table in (Exchange, Phases)
+    for field in dataclasses.fields(table)
+    if field.name in _KINDS and field.type == "int | None"
+)
+
+
+def _array(values: Sequence[Any], kind: type[np.generic]) -> NDArray[Any]:
+    """An array of numbers; NO_TIME for None."""
+    absent = values.count(None)
+    if absent == len(values):
+        return np.full(absent, NO_TIME)
+    if absent:
+        values = [NO_TIME if value is None else value for value in values]
+    return np.fromiter(values, kind, len(values))
+
+
+class Exchanges(Sequence[Exchange]):
+    """The exchanges, by exchange_no: columns of numbers, and rows that are made as needed.
+
+    Whoever changes a column also changes the rows that there are (`made`).
+
+    Attributes:
+        columns: numbers of all exchanges.
+        streams: facts of the streamed answers, by exchange_no.
+        setup_connection_nos: failed attempts that set-ups include, by exchange_no.
+        connections: by number; an exchange that was not read goes by its server's name.
+    """
+
+    __slots__ = ("_rows", "columns", "connections", "setup_connection_nos", "streams")
+
+    def __init__(
+        self,
+        columns: ExchangeColumns,
+        connections: Sequence[Connection],
+        rows: list[Exchange | None] | None = None,
+        streams: dict[int, StreamFacts] | None = None,
+    ) -> None:
+        self.columns = columns
+        self.connections = connections
+        self.streams = {} if streams is None else streams
+        self.setup_connection_nos: dict[int, list[int]] = {}
+        self._rows: list[Exchange | None] = [None] * len(self) if rows is None else rows
+
+    @classmethod
+    def of(cls, rows: Iterable[Exchange], connections: Sequence[Connection] = ()) -> Exchanges:
+        """A table of rows that are there already; they get their numbers."""
+        kept: list[Exchange | None] = []
+        streams, attempts = {}, {}
+        known = list(rows)
+        for number, row in enumerate(known):
+            row.exchange_no = number
+            kept.append(row)
+            if row.stream is not None:
+                streams[number] = row.stream
+            if row.setup_connection_nos:
+                attempts[number] = row.setup_connection_nos
+        table = cls(ExchangeColumns.of(known), connections, kept, streams)
+        table.setup_connection_nos = attempts
+        return table
+
+    @classmethod
+    def joined(cls, parts: Sequence[Exchanges], connections: Sequence[Connection]) -> Exchanges:
+        """Tables end to end, none of which has set-ups yet."""
+        rows: list[Exchange | None] = []
+        streams = {}
+        for part in parts:
+            first = len(rows)
+            for number, row in part.made():
+                row.exchange_no = first + number
+            rows += part._rows
+            streams.update({first + number: stream for number, stream in part.streams.items()})
+        columns = ExchangeColumns.joined([part.columns for part in parts])
+        return cls(columns, connections, rows, streams)
+
+    def take(self, index: NDArray[np.intp]) -> Exchanges:
+        """Some of the exchanges, in the order of `index`, which numbers them anew."""
+        old = index.tolist()
+        rows = [self._rows[number] for number in old]
+        for number, row in enumerate(rows):
+            if row is not None:
+                row.exchange_no = number
+        new = dict(zip(old, range(len(old)), strict=True))
+        table = Exchanges(
+            self.columns.take(index),
+            self.connections,
+            rows,
+            {new[number]: stream for number, stream in self.streams.items() if number in new},
+        )
+        table.setup_connection_nos = {
+            new[number]: nos for number, nos in self.setup_connection_nos.items() if number in new
+        }
+        return table
+
+    def __len__(self) -> int:
+        """Number of exchanges."""
+        return len(self.columns.connection_no)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the rows are equal."""
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]  # as of a list
+
+    @overload
+    def __getitem__(self, index: int) -> Exchange: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Exchange]: ...
+
+    def __getitem__(self, index: int | slice) -> Exchange | list[Exchange]:
+        """The row of an exchange, or of some."""
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        row = self._rows[index]
+        if row is None:
+            number = index if index >= 0 else index + len(self)
+            values = [getattr(self.columns, name).item(number) for name in _NUMBERS]
+            row = self._rows[number] = self._row(number, values)
+        return row
+
+    def rows(self, numbers: Sequence[int] | NDArray[np.integer[Any]]) -> list[Exchange]:
+        """The rows of these exchanges; those that are missing are made together."""
+        wanted = list(numbers.tolist() if isinstance(numbers, np.ndarray) else numbers)
+        missing = [number for number in wanted if self._rows[number] is None]
+        columns = [getattr(self.columns, name)[missing].tolist() for name in _NUMBERS]
+        for number, *values in zip(missing, *columns, strict=True):
+            self._rows[number] = self._row(number, values)
+        return [self[number] for number in wanted]
+
+    def __iter__(self) -> Iterator[Exchange]:
+        """The rows of all exchanges."""
+        for first in range(0, len(self), _ROWS_AT_ONCE):
+            yield from self.rows(range(first, min(first + _ROWS_AT_ONCE, len(self))))
+
+    def made(self) -> Iterator[tuple[int, Exchange]]:
+        """The rows that there are, with their numbers: of all exchanges that were read."""
+        return ((number, row) for number, row in enumerate(self._rows) if row is not None)
+
+    def made_of(self, numbers: range) -> list[Exchange | None]:
+        """The rows of exchanges that follow each other, as far as there are rows."""
+        return self._rows[numbers.start : numbers.stop]
+
+    def write_phases(self) -> None:
+        """Write the phases into the rows that there are."""
+        made = list(self.made())
+        if not made:
+            return
+        numbers = np.array([number for number, _ in made])
+        phases = [
+            [
+                None if value == NO_TIME else value
+                for value in getattr(self.columns, name)[numbers].tolist()
+            ]
+            for name in _PHASES
+        ]
+        for (_, row), *values in zip(made, *phases, strict=True):
+            row.phases = Phases(*values)
+
+    def _row(self, number: int, values: Iterable[Any]) -> Exchange:
+        """The row of an exchange that was not read, of what its columns hold."""
+        known: dict[str, Any] = {
+            name: None if value == NO_TIME else value
+            for name, value in zip(_NUMBERS, values, strict=True)
+        }
+        phases = Phases(*map(known.pop, _PHASES))
+        return Exchange(
+            exchange_no=number,
+            protocol="opaque",
+            kind="opaque",
+            authority=self.connections[known["connection_no"]].server_name,
+            phases=phases,
+            setup_connection_nos=self.setup_connection_nos.get(number, []),
+            stream=self.streams.get(number),
+            **known,
+        )
+
+
+class ExchangeRows(Sequence[Exchange]):
+    """Some exchanges of a table, whose rows are made when they are looked at."""
+
+    __slots__ = ("_exchanges", "numbers")
+
+    def __init__(self, exchanges: Exchanges, numbers: list[int]) -> None:
+        self._exchanges = exchanges
+        self.numbers = numbers
+
+    def __len__(self) -> int:
+        """How many they are."""
+        return len(self.numbers)
+
+    @overload
+    def __getitem__(self, index: int) -> Exchange: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> ExchangeRows: ...
+
+    def __getitem__(self, index: int | slice) -> Exchange | ExchangeRows:
+        """The row of one, or some of them."""
+        if isinstance(index, slice):
+            return ExchangeRows(self._exchanges, self.numbers[index])
+        return self._exchanges[self.numbers[index]]

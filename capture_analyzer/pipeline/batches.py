@@ -17,7 +17,7 @@ import numpy as np
 
 from capture_analyzer.model.analysis import Redaction
 from capture_analyzer.model.capture import Capture
-from capture_analyzer.model.exchanges import Exchange
+from capture_analyzer.model.exchanges import Exchanges
 from capture_analyzer.model.packets import Packets
 from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.dissect import Dissected, dissect
@@ -62,7 +62,7 @@ class Analysed:
     tcp: TcpFacts
     streams: Streams
     dissected: Dissected
-    exchanges: list[Exchange]
+    exchanges: Exchanges
     redaction: Redaction
 
 

@@ -106,7 +106,7 @@ def build(
     chains = read_chains(dissected.presented, capture.epoch_ns)
     add_tcp_lookups(lookups, streams, tcp.connections)
     join_lookups(lookups, tcp.connections, capture.names)
-    name_opaque(exchanges, tcp.connections)
+    name_opaque(exchanges)
     fetches = ocsp.find_fetches(
         ocsp.Facts(
             tcp.connections,
@@ -120,7 +120,7 @@ def build(
             chains,
         )
     )
-    setups = join(exchanges, tcp.connections, lookups, ocsp.awaited(fetches))
+    exchanges, setups = join(exchanges, tcp.connections, lookups, ocsp.awaited(fetches))
     ocsp_fetches = ocsp.number_fetches(fetches)
     timeline.add_phases(exchanges, setups)
     progress("exchanges", 1, 2)

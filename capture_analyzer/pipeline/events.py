@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capture_analyzer.model.events import EVENT_KIND_CODE, Events
-from capture_analyzer.model.exchanges import Exchange
+from capture_analyzer.model.exchanges import Exchanges
 from capture_analyzer.model.messages import EventRows, MessageEvent, StreamFacts
 from capture_analyzer.pipeline.lists import ascending, places, starts_of
 
@@ -25,18 +25,15 @@ _COLUMN: Final = {"usable_ns": "time_ns"}
 """Columns of table `events` that a row calls by another name."""
 
 
-def collect_events(exchanges: Sequence[Exchange]) -> Events:
+def collect_events(exchanges: Exchanges) -> Events:
     """The events of all exchanges, by exchange, then stream offset.
 
     Writes the usual pace of each stream into its facts.
-
-    Args:
-        exchanges: ordered by exchange_no, which is the index.
     """
-    streamed = [exchange for exchange in exchanges if exchange.stream is not None]
-    if not streamed:
+    if not exchanges.streams:
         return Events()
-    streams = [exchange.stream for exchange in streamed if exchange.stream is not None]
+    numbers = np.array(sorted(exchanges.streams), np.int32)
+    streams = [exchanges.streams[number] for number in numbers.tolist()]
     rows = _in_columns(streams)
     tables = {id(part.table): part.table for part in rows}
     lengths = [len(table) for table in tables.values()]
@@ -44,7 +41,6 @@ def collect_events(exchanges: Sequence[Exchange]) -> Events:
     first = np.array([begin[id(part.table)] + part.first for part in rows])
     count = np.array([len(part) for part in rows])
     starts = starts_of(count)
-    numbers = np.array([exchange.exchange_no for exchange in streamed], np.int32)
     index = places(first, count)
     events = Events(exchange_no=np.repeat(numbers, count))
     for field in dataclasses.fields(Events):

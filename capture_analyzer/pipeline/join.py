@@ -20,13 +20,15 @@ exchange behind it the TLS handshake.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
+from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.connections import Connection, TlsSummary
-from capture_analyzer.model.exchanges import Exchange
+from capture_analyzer.model.exchanges import Exchange, Exchanges
 from capture_analyzer.model.lookups import Lookup
 from capture_analyzer.model.quick_dataclass import quick_dataclass
 
@@ -38,9 +40,6 @@ ATTEMPT_NS: Final = 3_000_000_000
 
 TIMEOUT_NS: Final = 5_000_000_000
 """How long a stub resolver waits for an answer by default (resolv.conf(5), timeout)."""
-
-_SEEN: Final = 1  # states of a connection in `join`
-_TUNNEL_TO_COME: Final = 2
 
 _MOST_LOOKUPS: Final = 32  # of one resolution: bounds the walk back over a client's lookups
 
@@ -78,15 +77,14 @@ class Setup:
 
 
 def join(
-    exchanges: list[Exchange],
+    exchanges: Exchanges,
     connections: Sequence[Connection],
     lookups: Sequence[Lookup],
     awaited: Mapping[int, tuple[int, int]] | None = None,
-) -> list[Setup]:
-    """Give exchanges their set-up and final numbers, and order them by number.
+) -> tuple[Exchanges, list[Setup]]:
+    """Give exchanges their set-up and final numbers.
 
-    Writes `exchanges` (in place: their order, numbers, `start_ns` and set-up columns) and
-    `Connection.preconnected`.
+    Writes `Connection.preconnected`.
 
     Args:
         exchanges: of all connections, in any order that is the same in every run.
@@ -96,66 +94,89 @@ def join(
             when, until when.
 
     Returns:
-        The set-ups that an exchange carries, by exchange number.
+        The exchanges by first request byte, then connection, which is the order of their
+        numbers; the set-ups that one of them carries, by exchange number.
     """
-    _number(exchanges)
+    columns = exchanges.columns
+    exchanges = exchanges.take(np.lexsort((columns.connection_no, columns.request_start_ns)))
+    columns = exchanges.columns
     attempts = _failed_attempts(connections)
     names = _Resolutions(lookups, connections)
     taken: set[int] = set()
     setups: list[Setup] = []
-    seen = bytearray(len(connections))
-    tunnels: list[Setup] = []
-    for exchange in exchanges:
-        connection_no = exchange.connection_no
-        if seen[connection_no]:
-            if seen[connection_no] == _TUNNEL_TO_COME and exchange.method != "CONNECT":
-                seen[connection_no] = _SEEN
-                tunnels += _tunnelled(exchange, connections[connection_no])
-            continue
+    first = np.full(len(connections), -1, np.int64)  # exchange of each connection
+    first[columns.connection_no[::-1]] = np.arange(len(exchanges))[::-1]
+    first = np.sort(first[first >= 0])
+    for exchange_no, connection_no, request_ns, asked in zip(
+        first.tolist(),
+        columns.connection_no[first].tolist(),
+        columns.request_start_ns[first].tolist(),
+        (columns.request_first_packet_no[first] != NO_TIME).tolist(),
+        strict=True,
+    ):
         connection = connections[connection_no]
-        through = connection.tls is not None and connection.tls.tunnelled
-        seen[connection_no] = _TUNNEL_TO_COME if through else _SEEN
-        if exchange.request_first_packet_no is None:
+        if not asked:
             connection.preconnected = connection.syn_ns is None
             continue  # the request is not in the capture, so neither is what came before it
-        setup = _setup(
-            exchange, connection, None if awaited is None else awaited.get(connection_no)
-        )
+        waited = None if awaited is None else awaited.get(connection_no)
+        setup = _setup(exchange_no, request_ns, connection, waited)
         if setup is None:
             connection.preconnected = True
             continue
         _add_attempts(setup, connection, attempts, taken)
         names.add(setup, connection)
-        exchange.carries_setup = True
-        exchange.setup_connection_nos = setup.attempt_nos
-        exchange.lookup_no = connection.lookup_no if setup.lookups else None
-        exchange.start_ns = setup.connect_ns if setup.dns_ns is None else setup.dns_ns
         setups.append(setup)
-    return sorted(setups + tunnels, key=_carrier) if tunnels else setups
+    tunnels = _in_tunnels(exchanges, first, connections)
+    if tunnels:
+        setups = sorted(setups + tunnels, key=_carrier)
+    _carry(exchanges, setups, connections)
+    return exchanges, setups
 
 
-def name_opaque(exchanges: Iterable[Exchange], connections: Sequence[Connection]) -> None:
+def _carry(
+    exchanges: Exchanges, setups: Sequence[Setup], connections: Sequence[Connection]
+) -> None:
+    """Write set-ups into the exchanges that carry them."""
+    columns = exchanges.columns
+    numbers = np.array([setup.exchange_no for setup in setups], np.intp)
+    starts = [setup.connect_ns if setup.dns_ns is None else setup.dns_ns for setup in setups]
+    columns.carries_setup[numbers] = True
+    columns.start_ns[numbers] = starts
+    for setup in setups:
+        lookup_no = connections[setup.connection_no].lookup_no
+        if setup.lookups and lookup_no is not None:
+            columns.lookup_no[setup.exchange_no] = lookup_no
+    exchanges.setup_connection_nos = {
+        setup.exchange_no: setup.attempt_nos for setup in setups if setup.attempt_nos
+    }
+    carried = dict(zip((setup.exchange_no for setup in setups), starts, strict=True))
+    for number, row in exchanges.made():
+        if number in carried:
+            row.carries_setup = True
+            row.start_ns = carried[number]
+            row.setup_connection_nos = exchanges.setup_connection_nos.get(number, [])
+            lookup_no = int(columns.lookup_no[number])
+            row.lookup_no = None if lookup_no == NO_TIME else lookup_no
+
+
+def name_opaque(exchanges: Exchanges) -> None:
     """Give opaque exchanges the name of their server, where only DNS or the file told it."""
-    for exchange in exchanges:
+    for _, exchange in exchanges.made():
         if exchange.protocol == "opaque" and exchange.authority is None:
-            exchange.authority = connections[exchange.connection_no].server_name
-
-
-def _number(exchanges: list[Exchange]) -> None:
-    """Sort by first request byte, then connection, and number."""
-    start = np.array([exchange.request_start_ns for exchange in exchanges], np.int64)
-    connection = np.array([exchange.connection_no for exchange in exchanges], np.int64)
-    rows = [exchanges[index] for index in np.lexsort((connection, start)).tolist()]
-    for number, exchange in enumerate(rows):
-        exchange.exchange_no = number
-    exchanges[:] = rows
+            exchange.authority = exchanges.connections[exchange.connection_no].server_name
 
 
 def _setup(
-    exchange: Exchange, connection: Connection, awaited: tuple[int, int] | None
+    exchange_no: int, request: int, connection: Connection, awaited: tuple[int, int] | None
 ) -> Setup | None:
-    """The set-up of a connection if its first exchange waited for it, else None."""
-    request = exchange.request_start_ns
+    """The set-up of a connection if its first exchange waited for it, else None.
+
+    Args:
+        exchange_no: that exchange.
+        request: its first request byte.
+        connection: the connection.
+        awaited: what it waited for beside: from when, until when.
+    """
     connect = connection.syn_ns
     if connect is None or connect > request:
         return None
@@ -174,7 +195,7 @@ def _setup(
     ):
         return None
     return Setup(
-        exchange_no=exchange.exchange_no,
+        exchange_no=exchange_no,
         connection_no=connection.connection_no,
         attempt_nos=[],
         lookups=[],
@@ -199,6 +220,30 @@ def _ready(connection: Connection, tls: TlsSummary | None, established: int, req
     return min(max(ready, established), request)  # early data, False Start
 
 
+def _in_tunnels(
+    exchanges: Exchanges, first: NDArray[np.int64], connections: Sequence[Connection]
+) -> list[Setup]:
+    """The TLS handshakes inside of tunnels for which an exchange waited.
+
+    Args:
+        exchanges: with their numbers.
+        first: the first exchange of each connection.
+        connections: by number.
+    """
+    to_come = {c.connection_no for c in connections if c.tls is not None and c.tls.tunnelled}
+    if not to_come:
+        return []
+    owner = exchanges.columns.connection_no
+    inside = np.isin(owner, list(to_come))
+    inside[first] = False
+    found: list[Setup] = []
+    for exchange in exchanges.rows(np.flatnonzero(inside)):
+        if exchange.connection_no in to_come and exchange.method != "CONNECT":
+            to_come.remove(exchange.connection_no)
+            found += _tunnelled(exchange, connections[exchange.connection_no])
+    return found
+
+
 def _tunnelled(exchange: Exchange, connection: Connection) -> list[Setup]:
     """The TLS handshake inside of a tunnel, if its first exchange waited for it."""
     tls, request = connection.tls, exchange.request_start_ns
@@ -209,8 +254,6 @@ def _tunnelled(exchange: Exchange, connection: Connection) -> list[Setup]:
     ready = _ready(connection, tls, tls.start_ns, request)
     if request - ready > max(PROMPT_NS, connection.rtt_ns or 0):
         return []
-    exchange.carries_setup = True
-    exchange.start_ns = tls.start_ns
     return [
         Setup(
             exchange_no=exchange.exchange_no,

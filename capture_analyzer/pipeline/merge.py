@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from capture_analyzer.model.anomalies import Anomaly
 from capture_analyzer.model.column import describe, is_constant
+from capture_analyzer.model.exchanges import Exchanges
 from capture_analyzer.model.frames import Frames
 from capture_analyzer.model.holes import Holes
 from capture_analyzer.model.limits import Limits, Queues
@@ -132,12 +133,16 @@ def merge(
         for message in part.dissected.messages:
             for interim in message.interim:
                 interim.connection_no += first
+        part.exchanges.columns.connection_no += np.int32(first)
+        for _, row in part.exchanges.made():
+            row.connection_no += first
     presented = Presented()
     for part, first in zip(parts, firsts, strict=True):
         presented.merge(part.dissected.presented, first)
+    connections = rows(lambda part: part.tcp.connections)
     return Analysed(
         tcp=TcpFacts(
-            connections=rows(lambda part: part.tcp.connections),
+            connections=connections,
             holes=columns(Holes, lambda part: part.tcp.holes),
             round_trips=RoundTrips(
                 client=minima(lambda part: part.tcp.round_trips.client),
@@ -159,7 +164,7 @@ def merge(
             anomalies=anomalies(lambda part: part.dissected.anomalies),
             presented=presented,
         ),
-        exchanges=rows(lambda part: part.exchanges),
+        exchanges=Exchanges.joined([part.exchanges for part in parts], connections),
         redaction=redactor.counts,
     )
 

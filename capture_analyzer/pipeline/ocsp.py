@@ -21,7 +21,7 @@ import numpy as np
 from capture_analyzer.model.certificates import OcspFetch
 from capture_analyzer.model.column import NO_TIME, rows_equal
 from capture_analyzer.model.connections import Connection
-from capture_analyzer.model.exchanges import Exchange
+from capture_analyzer.model.exchanges import Exchange, Exchanges
 from capture_analyzer.model.lookups import Lookup
 from capture_analyzer.model.messages import Message
 from capture_analyzer.model.quick_dataclass import quick_dataclass
@@ -85,7 +85,7 @@ class Facts:
     """What the search looks at; all of it in the order of its table."""
 
     connections: Sequence[Connection]
-    exchanges: Sequence[Exchange]
+    exchanges: Exchanges
     messages: Sequence[Message]
     lookups: Sequence[Lookup]
     streams: Streams
@@ -148,7 +148,7 @@ def _questions(facts: Facts) -> list[tuple[Exchange, CertificateId | None]]:
     """Exchanges in clear that ask a responder, and what they ask for."""
     in_clear = [
         exchange
-        for exchange in facts.exchanges
+        for _, exchange in facts.exchanges.made()
         if exchange.method in ("POST", "GET") and not facts.connections[exchange.connection_no].tls
     ]
     if not in_clear:

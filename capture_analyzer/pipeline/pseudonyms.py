@@ -38,7 +38,7 @@ def pseudonymise(tables: Tables, redactor: Redactor) -> None:
         certificate.ocsp_responder = certificate.ocsp_responder and host(certificate.ocsp_responder)
     for fetch in tables.ocsp_fetches:
         fetch.responder = host(fetch.responder)
-    for exchange in tables.exchanges:
+    for _, exchange in tables.exchanges.made():
         if exchange.inferred and exchange.authority is not None:
             # The connection's name; what a request named was reduced when it was read.
             exchange.authority = host(exchange.authority)

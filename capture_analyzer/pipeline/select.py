@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from capture_analyzer.model.anomalies import Anomaly
 from capture_analyzer.model.capture import Capture
 from capture_analyzer.model.certificates import OcspFetch
+from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.events import Events
-from capture_analyzer.model.exchanges import Exchange
+from capture_analyzer.model.exchanges import Exchanges
 from capture_analyzer.model.lookups import Lookup
 from capture_analyzer.model.packets import TCP, UDP, Packets
 from capture_analyzer.model.quick_dataclass import quick_dataclass
@@ -261,7 +262,7 @@ class Shown:
 
     connections: Sequence[Connection]
     lookups: list[Lookup]
-    exchanges: list[Exchange]
+    exchanges: Exchanges
     events: Events
     waits: Waits
     ledger: Ledger
@@ -280,11 +281,12 @@ def limit(selection: Selection, epoch_ns: int, packets: Packets, shown: Shown) -
     _hide(packets, packets.left_out & (packets.protocol == UDP))
     if not selection.by_time:
         return shown
-    kept = [row for row in shown.exchanges if _overlaps(row, shown.connections, span)]
+    columns = shown.exchanges.columns
+    last_ns = np.array([connection.end_ns for connection in shown.connections], np.int64)
+    end_ns = np.where(columns.end_ns == NO_TIME, last_ns[columns.connection_no], columns.end_ns)
+    kept = np.flatnonzero((columns.start_ns <= span[1]) & (end_ns >= span[0]))
     number = np.full(len(shown.exchanges) + 1, -1, np.int32)  # the last one for -1
-    number[[row.exchange_no for row in kept]] = np.arange(len(kept), dtype=np.int32)
-    for new, row in enumerate(kept):
-        row.exchange_no = new
+    number[kept] = np.arange(len(kept), dtype=np.int32)
     fetches = []
     for fetch in shown.ocsp_fetches:
         if fetch.exchange_no is not None:
@@ -295,7 +297,7 @@ def limit(selection: Selection, epoch_ns: int, packets: Packets, shown: Shown) -
     return Shown(
         shown.connections,
         shown.lookups,
-        kept,
+        shown.exchanges.take(kept),
         _renumbered(shown.events, number),
         _renumbered(shown.waits, number, of_none),
         _renumbered(shown.ledger, number),
@@ -314,11 +316,6 @@ def _renumbered(
     columns = {field.name: getattr(table, field.name)[kept] for field in dataclasses.fields(table)}
     columns["exchange_no"] = new[kept]
     return type(table)(**columns)
-
-
-def _overlaps(row: Exchange, connections: Sequence[Connection], span: tuple[int, int]) -> bool:
-    end_ns = connections[row.connection_no].end_ns if row.end_ns is None else row.end_ns
-    return row.start_ns <= span[1] and end_ns >= span[0]
 
 
 def _limit_lookups(selection: Selection, span: tuple[int, int], shown: Shown) -> list[Lookup]:
@@ -341,7 +338,10 @@ def _limit_lookups(selection: Selection, span: tuple[int, int], shown: Shown) ->
     for connection in shown.connections:
         if connection.lookup_no is not None:
             connection.lookup_no = number[connection.lookup_no]
-    for exchange in shown.exchanges:
+    of_exchange = shown.exchanges.columns.lookup_no
+    for place in np.flatnonzero(of_exchange != NO_TIME).tolist():
+        of_exchange[place] = number[int(of_exchange[place])]
+    for _, exchange in shown.exchanges.made():
         if exchange.lookup_no is not None:
             exchange.lookup_no = number[exchange.lookup_no]
     return kept

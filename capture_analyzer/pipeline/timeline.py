@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from capture_analyzer.model.causes import CAUSE_CODE
 from capture_analyzer.model.column import NO_TIME, concatenate
-from capture_analyzer.model.exchanges import Exchange
+from capture_analyzer.model.exchanges import Exchanges
 from capture_analyzer.model.waits import Ledger, Waits
 from capture_analyzer.pipeline.join import Setup
 from capture_analyzer.pipeline.lists import in_parts, places, stable_order
@@ -35,11 +35,11 @@ _WAITS_AT_ONCE: Final = 32_768
 _UNKNOWN: Final = CAUSE_CODE["unknown"]
 
 
-def resolve(exchanges: Sequence[Exchange], waits: Waits) -> Ledger:
+def resolve(exchanges: Exchanges, waits: Waits) -> Ledger:
     """The ledger of all exchanges.
 
     Args:
-        exchanges: ordered by exchange_no, which is the index.
+        exchanges: with their set-ups.
         waits: in any order; those of no exchange are left out, and parts outside their
             exchange are cut off.
 
@@ -52,14 +52,11 @@ def resolve(exchanges: Sequence[Exchange], waits: Waits) -> Ledger:
     count = len(exchanges)
     if not count:
         return Ledger()
-    start = np.array([x.start_ns for x in exchanges], np.int64)
-    end = np.array([x.last_ns if x.end_ns is None else x.end_ns for x in exchanges], np.int64)
-    end = np.maximum(end, start)
-
-    token = np.array(
-        [NO_TIME if x.ttft_ns is None else x.request_start_ns + x.ttft_ns for x in exchanges],
-        np.int64,
-    )
+    columns = exchanges.columns
+    start = columns.start_ns
+    end = np.maximum(columns.until_ns, start)
+    streamed = columns.ttft_ns != NO_TIME
+    token = np.where(streamed, columns.request_start_ns + columns.ttft_ns, NO_TIME)
     # By exchange; those of one keep their order.
     chosen = np.flatnonzero(waits.exchange_no >= 0)
     chosen = chosen[stable_order(waits.exchange_no[chosen])]
@@ -222,50 +219,38 @@ def _by_owner_and_time(
     return np.lexsort((since, owners))
 
 
-def add_phases(exchanges: Sequence[Exchange], setups: Sequence[Setup]) -> None:
+def add_phases(exchanges: Exchanges, setups: Sequence[Setup]) -> None:
     """Write the phases of each exchange: they add up to its length exactly.
 
     Args:
-        exchanges: ordered by exchange_no, which is the index.
-        setups: what their set-ups were.
+        exchanges: with their set-ups.
+        setups: what these were.
     """
-    start = np.array([x.start_ns for x in exchanges], np.int64)
-    request = np.array([x.request_start_ns for x in exchanges], np.int64)
-    end = np.array([x.last_ns if x.end_ns is None else x.end_ns for x in exchanges], np.int64)
-    end = np.maximum(end, start)
-    response = np.array(
-        [NO_TIME if x.response_start_ns is None else x.response_start_ns for x in exchanges],
-        np.int64,
-    )
-    answered = response != NO_TIME
+    columns = exchanges.columns
+    start, request = columns.start_ns, columns.request_start_ns
+    end = np.maximum(columns.until_ns, start)
+    answered = columns.response_start_ns != NO_TIME
     # An early answer cuts the request, and the exchange's end whatever lies behind it.
-    response = np.clip(np.where(answered, response, end), request, np.maximum(end, request))
-    sent = np.array([x.request_end_ns for x in exchanges], np.int64)
-    sent = np.clip(sent, request, response)
-    rows = zip(
-        exchanges,
-        (request - start).tolist(),
-        (sent - request).tolist(),
-        (response - sent).tolist(),
-        (end - response).tolist(),
-        answered.tolist(),
-        strict=True,
-    )
-    for exchange, _, send, wait, receive, has_response in rows:
-        phases = exchange.phases
-        if exchange.request_first_packet_no is None:  # only an answer was captured
-            phases.receive_ns = wait + receive + send
-        else:
-            phases.send_ns, phases.wait_ns = send, wait
-            phases.receive_ns = receive if has_response else None
-    for setup in setups:
-        exchange = exchanges[setup.exchange_no]
-        phases = exchange.phases
-        request_ns = exchange.request_start_ns
-        if setup.dns_ns is not None:
-            phases.dns_ns = setup.connect_ns - setup.dns_ns
-        if not setup.tunnelled:
-            phases.connect_ns = setup.established_ns - setup.connect_ns
-        if setup.tls:
-            phases.tls_ns = setup.ready_ns - setup.established_ns
-        phases.idle_ns = request_ns - setup.ready_ns
+    response = np.where(answered, columns.response_start_ns, end)
+    response = np.clip(response, request, np.maximum(end, request))
+    sent = np.clip(columns.request_end_ns, request, response)
+    asked = columns.request_first_packet_no != NO_TIME  # else only an answer was captured
+    columns.send_ns = np.where(asked, sent - request, NO_TIME)
+    columns.wait_ns = np.where(asked, response - sent, NO_TIME)
+    columns.receive_ns = np.where(asked, np.where(answered, end - response, NO_TIME), end - request)
+    number = np.array([setup.exchange_no for setup in setups], np.intp)
+    rows = [
+        (
+            NO_TIME if setup.dns_ns is None else setup.connect_ns - setup.dns_ns,
+            NO_TIME if setup.tunnelled else setup.established_ns - setup.connect_ns,
+            setup.ready_ns - setup.established_ns if setup.tls else NO_TIME,
+            setup.ready_ns,
+        )
+        for setup in setups
+    ]
+    dns, connect, tls, ready = np.array(rows, np.int64).reshape(-1, 4).T
+    columns.dns_ns[number] = dns
+    columns.connect_ns[number] = connect
+    columns.tls_ns[number] = tls
+    columns.idle_ns[number] = request[number] - ready
+    exchanges.write_phases()

@@ -78,7 +78,7 @@ def obtained(analysis: Analysis) -> list[str]:
         "Every finding names its packets. The filters are Wireshark’s and use the frame numbers of "
         + ("this file." if len(tables.files) <= 1 else "the merged files."),
     ]
-    if any(exchange.inferred for exchange in tables.exchanges):
+    if tables.exchanges.columns.inferred.any():
         told.append(
             "Exchanges marked inferred are flights of encrypted data: what the client sent, and "
             "what the server sent behind it."

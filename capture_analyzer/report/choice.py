@@ -58,17 +58,15 @@ def choose(analysis: Analysis) -> Choice:
                 *finding.exchange_nos[:MAX_NAMED],
             )
         ]
-        slowest = sorted(
-            tables.exchanges, key=lambda row: row.start_ns - max(row.last_ns, row.end_ns or 0)
-        )
-        others = (row.exchange_no for row in slowest)
+        columns = tables.exchanges.columns
+        length = np.maximum(columns.last_ns, np.maximum(columns.end_ns, 0)) - columns.start_ns
+        others = np.argsort(-length, kind="stable").tolist()
         exchanges = _first(
             itertools.chain(named, packet_rows.interesting(analysis), others), MAX_EXCHANGES
         )
     if len(tables.connections) > MAX_CONNECTIONS:
-        rows = tables.exchanges
-        listed = range(len(rows)) if exchanges is None else exchanges.tolist()
-        needed = {rows[number].connection_no for number in listed}
+        used = tables.exchanges.columns.connection_no
+        needed = set((used if exchanges is None else used[exchanges]).tolist())
         needed.update(traces.chosen(analysis))
         needed.update(
             finding.connection_no

@@ -10,7 +10,7 @@ than a microsecond, else 1. So every duration stays exact.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -111,10 +111,8 @@ def _unit(tables: Tables) -> int:
     """1000 if every instant that a report could show is a whole number of microseconds."""
     times = [tables.packets.time_ns, tables.ledger.from_ns, tables.ledger.to_ns]
     times += [tables.events.seen_ns, tables.events.in_order_ns, tables.events.time_ns]
-    instants: list[int | None] = []
-    for row in tables.exchanges:
-        instants += (row.start_ns, row.request_start_ns, row.response_start_ns)
-    times.append(np.array([ns for ns in instants if ns is not None], np.int64))
+    columns = tables.exchanges.columns
+    times += [columns.start_ns, columns.request_start_ns, columns.response_start_ns]
     fine = any(np.any((part % 1000 != 0) & (part != NO_TIME)) for part in times)
     return 1 if fine else 1000
 
@@ -207,7 +205,7 @@ def _ranges(numbers: Iterable[int]) -> list[int]:
 
 def _exchanges(tables: Tables, choice: Choice, unit: int, strings: StringTable) -> dict[str, Any]:
     """Columns of the listed exchanges; instants are offsets from their start, -1 = none."""
-    rows = tables.exchanges
+    rows: Sequence[Exchange] = tables.exchanges
     if choice.exchanges is not None:
         rows = [rows[number] for number in choice.exchanges.tolist()]
     shapes: dict[tuple[Any, ...], int] = {}

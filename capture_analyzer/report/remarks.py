@@ -51,8 +51,9 @@ def notable_time(tables: Tables) -> list[str]:
 def failures(tables: Tables) -> list[str]:
     """Clauses on what did not work, whether or not a detector judges it."""
     refused = sum(connection.refused for connection in tables.connections)
-    reset = sum(exchange.reset for exchange in tables.exchanges)
-    errors = sum((exchange.status or 0) >= 500 for exchange in tables.exchanges)
+    columns = tables.exchanges.columns
+    reset = int(columns.reset.sum())
+    errors = int((columns.status >= 500).sum())
     alerts = [c.tls.alert for c in tables.connections if c.tls is not None and c.tls.alert]
     unanswered = sum(
         c.syn_ns is not None and c.syn_ack_ns is None and not c.refused for c in tables.connections
@@ -75,9 +76,10 @@ def failures(tables: Tables) -> list[str]:
 
 def on_slowest(tables: Tables) -> list[str]:
     """Which exchange took longest, and on what."""
-    slowest = max(tables.exchanges, key=lambda row: (_length(row), -row.exchange_no), default=None)
-    if slowest is None:
+    if not len(tables.exchanges):
         return []
+    columns = tables.exchanges.columns
+    slowest = tables.exchanges[int((columns.until_ns - columns.start_ns).argmax())]
     name = labels.exchange(slowest, tables.connections[slowest.connection_no])
     length = _length(slowest)
     text = f"The slowest exchange, {slowest.exchange_no} ({name}), took {wording.duration(length)}"

@@ -283,8 +283,8 @@ def _culprit(share: TimeShare, analysis: Analysis) -> str:
 
 def _rests_on_inference(findings: list[Finding], analysis: Analysis) -> bool:
     """Whether one of them is about an exchange that could not be read."""
-    exchanges = analysis.tables.exchanges
-    return any(exchanges[number].inferred for f in findings for number in f.exchange_nos)
+    inferred = analysis.tables.exchanges.columns.inferred
+    return any(inferred[number] for f in findings for number in f.exchange_nos)
 
 
 def _tell_clean(told: Verdict, analysis: Analysis) -> None:

@@ -18,7 +18,7 @@ from capture_analyzer.model.capture import CaptureFile, Interface
 from capture_analyzer.model.causes import CAUSE_CODE
 from capture_analyzer.model.connections import Connection, TlsSummary
 from capture_analyzer.model.events import EVENT_KIND_CODE, Events
-from capture_analyzer.model.exchanges import Exchange, Phases
+from capture_analyzer.model.exchanges import Exchange, Exchanges, Phases
 from capture_analyzer.model.findings import DetectorOutcome, Example, Finding
 from capture_analyzer.model.holes import Holes
 from capture_analyzer.model.lookups import Lookup
@@ -383,7 +383,7 @@ class Builder:
                 handshake_messages=self.handshake,
                 messages=[],
                 lookups=self.lookups,
-                exchanges=self.exchanges,
+                exchanges=Exchanges.of(self.exchanges, self.connections),
                 events=self._events(),
                 waits=Waits(),
                 ledger=Ledger(

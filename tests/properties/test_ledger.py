@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capture_analyzer.model.causes import CAUSE_CODE, CAUSE_NAMES
-from capture_analyzer.model.exchanges import Exchange, Phases
+from capture_analyzer.model.exchanges import Exchange, Exchanges, Phases
 from capture_analyzer.model.waits import Ledger, Waits
 from capture_analyzer.pipeline import timeline
 from capture_analyzer.pipeline.timeline import add_phases, resolve
@@ -107,7 +107,7 @@ def entries(ledger: Ledger, number: int) -> list[tuple[int, int, int]]:
 @settings(max_examples=100, deadline=None)
 @given(exchanges(), waits())
 def test_entries_touch_and_add_up_to_the_exchange(rows: list[Exchange], table: Waits) -> None:
-    ledger = resolve(rows, of(rows, table))
+    ledger = resolve(Exchanges.of(rows), of(rows, table))
     assert np.all(np.diff(ledger.exchange_no) >= 0)
     for number, exchange in enumerate(rows):
         parts = entries(ledger, number)
@@ -126,10 +126,10 @@ def test_entries_touch_and_add_up_to_the_exchange(rows: list[Exchange], table: W
 @given(exchanges(), waits())
 def test_long_waits_apart_change_nothing_but_the_cuts(rows: list[Exchange], table: Waits) -> None:
     table = of(rows, table)
-    whole = resolve(rows, table)
+    whole = resolve(Exchanges.of(rows), table)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(timeline, "LONG_NS", 10)
-        parts = resolve(rows, table)
+        parts = resolve(Exchanges.of(rows), table)
     bounds = set(zip(table.exchange_no.tolist(), table.from_ns.tolist(), strict=True))
     assert len(parts) >= len(whole)
     for number in range(len(rows)):
@@ -146,7 +146,7 @@ def test_each_instant_has_the_strongest_cause_that_covers_it(
     rows: list[Exchange], table: Waits
 ) -> None:
     table = of(rows, table)
-    ledger = resolve(rows, table)
+    ledger = resolve(Exchanges.of(rows), table)
     for number, exchange in enumerate(rows):
         booked = {
             instant: cause
@@ -170,7 +170,7 @@ def test_evidence_is_of_waits_with_the_same_cause_and_exchange(
     rows: list[Exchange], table: Waits
 ) -> None:
     table = of(rows, table)
-    ledger = resolve(rows, table)
+    ledger = resolve(Exchanges.of(rows), table)
     for index in range(len(ledger)):
         if ledger.cause[index] == UNKNOWN:
             assert ledger.packet_a[index] == ledger.packet_b[index] == 0
@@ -193,7 +193,7 @@ def test_the_order_of_waits_of_one_cause_does_not_change_the_entries(
     order = np.arange(len(table))
     random.shuffle(order)  # type: ignore[attr-defined]
     shuffled = Waits(*(getattr(table, f.name)[order] for f in dataclasses.fields(Waits)))
-    one, other = resolve(rows, table), resolve(rows, shuffled)
+    one, other = resolve(Exchanges.of(rows), table), resolve(Exchanges.of(rows), shuffled)
     for name in ("exchange_no", "from_ns", "to_ns", "cause"):
         assert np.array_equal(getattr(one, name), getattr(other, name))
 
@@ -203,7 +203,7 @@ def test_the_order_of_waits_of_one_cause_does_not_change_the_entries(
 def test_phases_add_up_to_the_exchange(rows: list[Exchange]) -> None:
     for exchange in rows:
         exchange.start_ns = exchange.request_start_ns  # without set-up
-    add_phases(rows, [])
+    add_phases(Exchanges.of(rows), [])
     for exchange in rows:
         parts = [getattr(exchange.phases, f.name) for f in dataclasses.fields(Phases)]
         assert sum(part for part in parts if part is not None) == length(exchange)
@@ -224,5 +224,5 @@ def test_long_captures_sort_without_overflow() -> None:
         Exchange(n, n, None, "opaque", "opaque", True, 0, 0, 0, end_ns=2**61 + n, last_ns=day)
         for n in range(5)
     ]
-    ledger = resolve(rows, Waits())
+    ledger = resolve(Exchanges.of(rows), Waits())
     assert ledger.to_ns.tolist() == [2**61 + n for n in range(5)]

@@ -27,11 +27,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from capture_analyzer import wording
 from capture_analyzer.detectors.contract import Meta
 from capture_analyzer.detectors.phrases import upper_first
 from capture_analyzer.model.analysis import Tables
-from capture_analyzer.model.exchanges import Exchange
+from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding
 
 META = Meta(
@@ -59,14 +61,14 @@ def detect(tables: Tables, options: object) -> Iterable[Finding]:
         summary = (
             f"The capture's clock was set {wording.count_word(count)} times; at first, {first}."
         )
-    hurt = [
-        exchange.exchange_no
-        for exchange in tables.exchanges
-        if any(
-            (exchange.request_first_packet_no or 0) < number <= _last(exchange)
-            for number in numbers
-        )
-    ]
+    columns = tables.exchanges.columns  # NO_TIME is less than any packet
+    asked = columns.request_first_packet_no
+    answered = columns.response_last_packet_no != NO_TIME
+    last = np.where(answered, columns.response_last_packet_no, columns.request_last_packet_no)
+    across = np.zeros(len(asked), np.bool_)
+    for number in numbers:
+        across |= (asked < number) & (number <= last)
+    hurt = np.flatnonzero(across).tolist()
     yield Finding(
         detector="capture/clock-step",
         severity="info",
@@ -86,7 +88,3 @@ def detect(tables: Tables, options: object) -> Iterable[Finding]:
         packet_nos=[no for number in numbers for no in (number - 1, number)][:MAX_PACKET_NOS],
         packet_total=2 * count,
     )
-
-
-def _last(exchange: Exchange) -> int:
-    return exchange.response_last_packet_no or exchange.request_last_packet_no or 0

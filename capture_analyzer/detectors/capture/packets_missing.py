@@ -73,7 +73,7 @@ def detect(tables: Tables, options: object) -> Iterable[Finding]:
         )
     )
     evidence = [number for gap in gaps[:MAX_PACKET_NOS] for number in gap]
-    hurt = [exchange.exchange_no for exchange in tables.exchanges if exchange.missing_bytes]
+    hurt = np.flatnonzero(tables.exchanges.columns.missing_bytes).tolist()
     opened = holes.opened_ns[rows]
     filled = holes.filled_ns[rows]
     yield Finding(

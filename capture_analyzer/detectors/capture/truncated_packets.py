@@ -104,12 +104,10 @@ def detect(tables: Tables, options: object) -> Iterable[Finding]:
 
 def _read(tables: Tables) -> set[int]:
     """Connections of which every exchange was read whole."""
-    good: set[int] = set()
-    bad: set[int] = set()
-    for exchange in tables.exchanges:
-        whole = not exchange.inferred and not exchange.missing_bytes and exchange.complete
-        (good if whole else bad).add(exchange.connection_no)
-    return good - bad
+    columns = tables.exchanges.columns
+    whole = ~columns.inferred & (columns.missing_bytes == 0) & columns.complete
+    bad = set(columns.connection_no[~whole].tolist())
+    return set(columns.connection_no[whole].tolist()) - bad
 
 
 def _summary(count: int, longest: int, unread: int, total: int) -> str:

@@ -40,7 +40,7 @@ from capture_analyzer.detectors.pools import NEVER, Pooled, end_of, pools
 from capture_analyzer.detectors.servers import label
 from capture_analyzer.detectors.severity import by_default, worst
 from capture_analyzer.model.analysis import Tables
-from capture_analyzer.model.column import column
+from capture_analyzer.model.column import NO_TIME, column
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding
 from capture_analyzer.model.quick_dataclass import quick_dataclass
@@ -98,7 +98,7 @@ def detect(tables: Tables, options: Options) -> Iterable[Finding]:
         plain = [row for row in rows if not row.multiplexed and _one_at_a_time(row)]
         if len(plain) < options.connections:
             continue
-        queued = _bursts(_queued(plain, options))
+        queued = _bursts(_queued(tables, plain, options))
         if len(queued) >= options.least_requests:
             yield _finding(tables, queued, sum(len(row.exchanges) for row in plain))
 
@@ -122,41 +122,42 @@ class _Change:
 _CLOSES, _FREES, _OPENS, _BEGINS = range(4)
 
 
-def _changes(plain: Sequence[Pooled], turnaround_ns: int) -> list[_Change]:
+def _changes(tables: Tables, plain: Sequence[Pooled], turnaround_ns: int) -> list[_Change]:
     """Openings, uses and closings of a pool's connections in order.
 
     A connection is in use from the first of a run of exchanges of which each begins within the
     turnaround of the one before it, to the last one's end.
     """
+    columns = tables.exchanges.columns
+    begins, ends = columns.start_ns.tolist(), columns.end_ns.tolist()
     changes: list[_Change] = []
     for number, row in enumerate(plain):
         changes.append(_Change(row.opened_ns, _OPENS, number))
         changes.append(_Change(row.closed_ns, _CLOSES, number))
-        before: Exchange | None = None
         until = -NEVER
-        for exchange in row.exchanges:
-            begin = exchange.start_ns
-            if before is None or begin - until > turnaround_ns:
-                if before is not None:
+        for place, exchange_no in enumerate(row.exchanges.numbers):
+            begin, end = begins[exchange_no], ends[exchange_no]
+            if not place or begin - until > turnaround_ns:
+                if place:
                     changes.append(_Change(until, _FREES, number))
                 changes.append(_Change(begin, _BEGINS, number))
             else:
+                before, exchange = row.exchanges[place - 1], row.exchanges[place]
                 changes.append(_Change(begin, _BEGINS, number, exchange, before))
-            until = max(until, min(end_of(exchange), row.closed_ns))
-            before = exchange
+            until = max(until, min(NEVER if end == NO_TIME else end, row.closed_ns))
         changes.append(_Change(until, _FREES, number))
     changes.sort(key=lambda change: (change.instant_ns, change.rank, change.connection))
     return changes
 
 
-def _queued(plain: Sequence[Pooled], options: Options) -> list[_Queued]:
+def _queued(tables: Tables, plain: Sequence[Pooled], options: Options) -> list[_Queued]:
     """Requests that began on a connection that was just free, all others being busy."""
     open_: set[int] = set()
     busy: set[int] = set()
     since = 0
     full = False
     found: list[_Queued] = []
-    for change in _changes(plain, options.turnaround_ms * 1_000_000):
+    for change in _changes(tables, plain, options.turnaround_ms * 1_000_000):
         number = change.connection
         if change.exchange is not None and change.before is not None:
             if full and change.exchange.request_start_ns >= end_of(change.before):

@@ -24,12 +24,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from capture_analyzer import wording
 from capture_analyzer.detectors.contract import Meta
 from capture_analyzer.detectors.phrases import listed, upper_first
-from capture_analyzer.detectors.servers import Server, label, server_of
+from capture_analyzer.detectors.servers import Server, exchanges_by_server, label, server_of
 from capture_analyzer.model.analysis import Tables
-from capture_analyzer.model.column import column
+from capture_analyzer.model.column import NO_TIME, column
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding, Severity
 from capture_analyzer.model.quick_dataclass import quick_dataclass
@@ -58,17 +60,13 @@ META = Meta(
 def detect(tables: Tables, options: Options) -> Iterable[Finding]:
     """Yield a finding for each server."""
     failed: dict[Server, list[Exchange]] = {}
-    for exchange in tables.exchanges:
-        if exchange.status is not None and exchange.status >= 500:
-            server = server_of(tables.connections[exchange.connection_no])
-            failed.setdefault(server, []).append(exchange)
+    status = tables.exchanges.columns.status  # NO_TIME is below all
+    for exchange in tables.exchanges.rows(np.flatnonzero(status >= 500)):
+        server = server_of(tables.connections[exchange.connection_no])
+        failed.setdefault(server, []).append(exchange)
     if not failed:
         return
-    answered: dict[Server, int] = {}
-    for exchange in tables.exchanges:
-        if exchange.status is not None:
-            server = server_of(tables.connections[exchange.connection_no])
-            answered[server] = answered.get(server, 0) + 1
+    answered = exchanges_by_server(tables, status != NO_TIME)
     for server, group in failed.items():
         yield _finding(tables, group, answered[server], options)
 

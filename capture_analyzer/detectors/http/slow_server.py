@@ -43,10 +43,10 @@ import numpy as np
 from capture_analyzer import wording
 from capture_analyzer.detectors.contract import Meta
 from capture_analyzer.detectors.phrases import amount, time_range
-from capture_analyzer.detectors.servers import Server, label, servers
+from capture_analyzer.detectors.servers import Server, exchanges_by_server, label, servers
 from capture_analyzer.detectors.severity import Booked, booked
 from capture_analyzer.model.analysis import Tables
-from capture_analyzer.model.column import column
+from capture_analyzer.model.column import NO_TIME, column
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding, Severity
@@ -94,6 +94,8 @@ def detect(tables: Tables, options: Options) -> Iterable[Finding]:
         & (think.cost_ns >= options.share * think.length_ns)
         & (think.confidence >= WEAKEST)
     )
+    streamed = tables.exchanges.columns.ttft_ns[think.exchange_nos[slow]] != NO_TIME
+    slow = slow[~streamed]  # there a model was at work
     groups: dict[tuple[Server, Severity], list[_Slow]] = {}
     server_by_no = tables.once(servers)
     warning_ns = options.warning_ms * 1_000_000
@@ -102,17 +104,12 @@ def detect(tables: Tables, options: Options) -> Iterable[Finding]:
     )
     for index, exchange_no, cost_ns in picked:
         exchange = tables.exchanges[exchange_no]
-        if exchange.ttft_ns is not None:
-            continue  # a model at work
         severity: Severity = "warning" if cost_ns >= warning_ns else "info"
         group = groups.setdefault((server_by_no[exchange.connection_no], severity), [])
         group.append(_Slow(cost_ns, index, exchange))
     if not groups:
         return
-    totals: dict[Server, int] = {}
-    for exchange in tables.exchanges:
-        server = server_by_no[exchange.connection_no]
-        totals[server] = totals.get(server, 0) + 1
+    totals = exchanges_by_server(tables, np.ones(len(tables.exchanges), np.bool_))
     for (server, severity), group in groups.items():
         yield _finding(tables, think, severity, group, totals[server])
 

@@ -42,8 +42,8 @@ from capture_analyzer.detectors.pools import Pooled, end_of, pools, switched
 from capture_analyzer.detectors.servers import Server, label
 from capture_analyzer.detectors.severity import by_default, worst
 from capture_analyzer.model.analysis import Tables
-from capture_analyzer.model.column import column
-from capture_analyzer.model.exchanges import Exchange
+from capture_analyzer.model.column import NO_TIME, column
+from capture_analyzer.model.exchanges import Exchange, ExchangeRows
 from capture_analyzer.model.findings import (
     MAX_EXAMPLES,
     MAX_PACKET_NOS,
@@ -136,21 +136,23 @@ class _Stale:
 
 def detect(tables: Tables, options: Options) -> Iterable[Finding]:
     """Yield a finding for each server."""
-    silent = {
-        row.connection_no
-        for row in tables.exchanges
-        if row.response_seen_ns is None and not row.carries_setup  # so it was ready before
-    }
-    unanswered: list[tuple[Pooled, Exchange, list[Exchange]]] = []
+    columns = tables.exchanges.columns
+    alone = columns.response_seen_ns == NO_TIME
+    without_answer = set(columns.connection_no[alone].tolist())
+    # Where it carries the set-up, its connection was not ready before.
+    silent = set(columns.connection_no[alone & ~columns.carries_setup].tolist())
+    unanswered: list[tuple[Pooled, Exchange, ExchangeRows]] = []
     for rows in pools(tables, among=silent).values() if silent else ():
         asked = [
             (row, exchange)
             for row in rows
-            if (exchange := _behind_idle_time(row, options.idle_ms * 1_000_000)) is not None
+            if row.connection.connection_no in without_answer
+            and (exchange := _behind_idle_time(row, options.idle_ms * 1_000_000)) is not None
         ]
         if asked:
-            every = [exchange for row in rows for exchange in row.exchanges]
-            every.sort(key=lambda exchange: exchange.exchange_no)  # so by request_start_ns
+            # By exchange_no, so by request_start_ns.
+            numbers = sorted(number for row in rows for number in row.exchanges.numbers)
+            every = ExchangeRows(tables.exchanges, numbers)
             unanswered += [(row, exchange, every) for row, exchange in asked]
     if not unanswered:
         return

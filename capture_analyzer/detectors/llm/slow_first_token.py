@@ -37,10 +37,10 @@ from capture_analyzer import wording
 from capture_analyzer.detectors.blame import Split, split
 from capture_analyzer.detectors.contract import DEFAULT_SEVERITY, Meta
 from capture_analyzer.detectors.phrases import amount, amounts, upper_first
-from capture_analyzer.detectors.servers import Server, label, server_of
+from capture_analyzer.detectors.servers import Server, exchanges_by_server, label, server_of
 from capture_analyzer.detectors.severity import by_default, worst
 from capture_analyzer.model.analysis import Tables
-from capture_analyzer.model.column import column
+from capture_analyzer.model.column import NO_TIME, column
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding
 from capture_analyzer.model.quick_dataclass import quick_dataclass
@@ -79,19 +79,15 @@ class _Late:
 def detect(tables: Tables, options: Options) -> Iterable[Finding]:
     """Yield a finding for each server and party to blame."""
     groups: dict[tuple[Server, str], list[_Late]] = {}
-    streamed: dict[Server, int] = {}
-    for exchange in tables.exchanges:
-        ttft_ns = exchange.ttft_ns
-        if ttft_ns is None:
-            continue
+    ttft = tables.exchanges.columns.ttft_ns
+    slow = np.flatnonzero(ttft > options.objective_ms * 1_000_000)
+    for exchange, ttft_ns in zip(tables.exchanges.rows(slow), ttft[slow].tolist(), strict=True):
         server = server_of(tables.connections[exchange.connection_no])
-        streamed[server] = streamed.get(server, 0) + 1
-        if ttft_ns <= options.objective_ms * 1_000_000:
-            continue
         begin = exchange.request_start_ns
         parts = split(tables, exchange.exchange_no, begin, begin + ttft_ns)
         late = _Late(exchange, ttft_ns, parts, _first_content(tables, exchange, begin + ttft_ns))
         groups.setdefault((server, parts.worst), []).append(late)
+    streamed = exchanges_by_server(tables, ttft != NO_TIME)
     for (server, party), group in groups.items():
         yield _finding(tables, party, group, streamed[server], options)
 

@@ -43,7 +43,7 @@ from capture_analyzer import wording
 from capture_analyzer.detectors.blame import Split, split
 from capture_analyzer.detectors.contract import DEFAULT_SEVERITY, Meta
 from capture_analyzer.detectors.phrases import amount, amounts, listed, upper_first
-from capture_analyzer.detectors.servers import Server, label, server_of
+from capture_analyzer.detectors.servers import Server, exchanges_by_server, label, server_of
 from capture_analyzer.detectors.severity import by_default, worst
 from capture_analyzer.model.analysis import Tables
 from capture_analyzer.model.column import column
@@ -115,11 +115,9 @@ def detect(tables: Tables, options: Options) -> Iterable[Finding]:
         groups.setdefault((server, stall.split.worst), []).append(stall)
     if not groups:
         return
-    streamed: dict[Server, int] = {}
-    for exchange in tables.exchanges:
-        if exchange.stream is not None and exchange.stream.cadence_ns is not None:
-            server = server_of(tables.connections[exchange.connection_no])
-            streamed[server] = streamed.get(server, 0) + 1
+    paced = np.zeros(len(tables.exchanges), np.bool_)
+    paced[[no for no, one in tables.exchanges.streams.items() if one.cadence_ns is not None]] = True
+    streamed = exchanges_by_server(tables, paced)
     for (server, party), stalls in groups.items():
         yield _finding(tables, party, stalls, streamed[server])
 

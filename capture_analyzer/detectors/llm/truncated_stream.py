@@ -89,9 +89,10 @@ def detect(tables: Tables, options: object) -> Iterable[Finding]:
     groups: dict[tuple[Server, Severity], list[_Cut]] = {}
     streamed: dict[Server, int] = {}
     given_up: set[tuple[int, int | None]] | None = None
-    for exchange in tables.exchanges:
-        if exchange.stream is None or exchange.stream.inferred:
+    for number in sorted(tables.exchanges.streams):
+        if tables.exchanges.streams[number].inferred:
             continue  # how an encrypted answer ended can't be seen
+        exchange = tables.exchanges[number]
         server = server_of(tables.connections[exchange.connection_no])
         streamed[server] = streamed.get(server, 0) + 1
         if given_up is None:

@@ -67,12 +67,12 @@ def detect(tables: Tables, options: object) -> Iterable[Finding]:
     wanted |= {TWIN[port] for port in wanted if port in TWIN}
     established = Established(tables.connections, wanted)
     hurt: dict[int, list[int]] = {}  # by connection: exchanges that it was opened for
-    for exchange in tables.exchanges:
-        for number in exchange.setup_connection_nos:
-            hurt.setdefault(number, []).append(exchange.exchange_no)
+    for exchange_no, numbers in tables.exchanges.setup_connection_nos.items():
+        for number in numbers:
+            hurt.setdefault(number, []).append(exchange_no)
     for group in refused.values():
-        numbers = {no for one in group for no in hurt.get(one.connection_no, ())}
-        yield _finding(group, established, sorted(numbers))
+        exchange_nos = {no for one in group for no in hurt.get(one.connection_no, ())}
+        yield _finding(group, established, sorted(exchange_nos))
 
 
 def _finding(group: list[Connection], established: Established, hurt: list[int]) -> Finding:

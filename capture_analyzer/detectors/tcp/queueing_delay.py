@@ -60,13 +60,12 @@ MUCH_NS: Final = 500_000_000
 
 def detect(tables: Tables, options: object) -> Iterable[Finding]:
     """Yield a finding for each stretch."""
-    started = np.array([x.request_start_ns for x in tables.exchanges], np.int64)
-    of_connection = np.array([x.connection_no for x in tables.exchanges], np.int64)
+    columns = tables.exchanges.columns
     for row in range(len(tables.queues)):
-        yield _finding(tables, row, started, of_connection)
+        yield _finding(tables, row, columns.request_start_ns, columns.connection_no)
 
 
-def _finding(tables: Tables, row: int, started: Times, owner: Times) -> Finding:
+def _finding(tables: Tables, row: int, started: Times, owner: NDArray[np.int32]) -> Finding:
     queues = tables.queues
     number = int(queues.connection_no[row])
     begin, end = int(queues.from_ns[row]), int(queues.to_ns[row])

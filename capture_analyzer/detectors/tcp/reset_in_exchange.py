@@ -76,9 +76,9 @@ class _Cut:
 def detect(tables: Tables, options: object) -> Iterable[Finding]:
     """Yield a finding for each server and sender."""
     by_connection: dict[int, list[Exchange]] = {}
-    for exchange in tables.exchanges:
-        if exchange.reset and not exchange.complete:
-            by_connection.setdefault(exchange.connection_no, []).append(exchange)
+    columns = tables.exchanges.columns
+    for exchange in tables.exchanges.rows(np.flatnonzero(columns.reset & ~columns.complete)):
+        by_connection.setdefault(exchange.connection_no, []).append(exchange)
     if not by_connection:
         return
     numbers = np.array(list(by_connection), np.int32)

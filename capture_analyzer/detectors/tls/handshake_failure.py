@@ -81,7 +81,7 @@ def detect(tables: Tables, options: object) -> Iterable[Finding]:
     ]
     if not suspects:
         return
-    used = {exchange.connection_no for exchange in tables.exchanges}
+    used = set(tables.exchanges.columns.connection_no.tolist())
     groups: dict[tuple[Server, str, str | None, str], list[_Failure]] = {}
     for connection in suspects:
         if connection.connection_no in used:

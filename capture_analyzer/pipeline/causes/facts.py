@@ -16,7 +16,7 @@ from capture_analyzer.model.certificates import OcspFetch
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.events import Events
-from capture_analyzer.model.exchanges import Exchange
+from capture_analyzer.model.exchanges import Exchanges
 from capture_analyzer.model.frames import Frames
 from capture_analyzer.model.holes import HOLE_KINDS, Holes
 from capture_analyzer.model.limits import Limits
@@ -31,7 +31,6 @@ from capture_analyzer.pipeline.causes.arrivals import (
     first_segment_times,
     pauses_of,
 )
-from capture_analyzer.pipeline.causes.columns import columns, instants, packet_column
 from capture_analyzer.pipeline.causes.held import NOBODY, HeldUp, delivery, find_held_up
 from capture_analyzer.pipeline.causes.links import (
     Links,
@@ -45,28 +44,6 @@ from capture_analyzer.pipeline.intervals import Indices, Times
 from capture_analyzer.pipeline.join import Setup
 from capture_analyzer.pipeline.reassemble import Streams
 from capture_analyzer.pipeline.tcp.facts import TcpFacts
-
-_COLUMNS: Final = (
-    "connection_no",
-    "end_ns",
-    "inferred",
-    "last_ns",
-    "request_end_ns",
-    "request_first_packet_no",
-    "request_last_packet_no",
-    "request_start_ns",
-    "response_first_packet_no",
-    "response_head_ns",
-    "response_last_packet_no",
-    "response_offset",
-    "response_seen_ns",
-    "response_start_ns",
-    "shared_connection",
-    "start_ns",
-    "stream",
-    "stream_id",
-)
-"""What is taken of each exchange."""
 
 STEP_NS: Final = 1_000_000
 """Between two steps of a set-up a client computes; less than this is part of the step."""
@@ -160,7 +137,7 @@ class Facts:
     @classmethod
     def of(
         cls,
-        exchanges: Sequence[Exchange],
+        exchanges: Exchanges,
         setups: Sequence[Setup],
         packets: Packets,
         tcp: TcpFacts,
@@ -174,7 +151,7 @@ class Facts:
         """Collect the columns.
 
         Args:
-            exchanges: ordered by exchange_no, which is the index.
+            exchanges: with their set-ups.
             setups: as `join` found them.
             packets: all packets.
             tcp: connections, holes, round trips.
@@ -185,38 +162,34 @@ class Facts:
             frames: of HTTP/2 connections; None = there are none.
             ocsp_fetches: of all clients.
         """
-        of = columns(exchanges, _COLUMNS)
-        connection_no = np.array(of["connection_no"], np.int32)
-        request_start = np.array(of["request_start_ns"], np.int64)
-        last = np.array(of["last_ns"], np.int64)
-        end = instants(of["end_ns"])
-        first_packet = packet_column(of["request_first_packet_no"])
-        response_first = packet_column(of["response_first_packet_no"])
-        response_last = packet_column(of["response_last_packet_no"])
-        response_seen = instants(of["response_seen_ns"])
-        shared = np.array(of["shared_connection"], np.bool_)
-        stream_id = np.array([-1 if no is None else no for no in of["stream_id"]], np.int64)
+        of = exchanges.columns
+        connection_no = of.connection_no
+        first_packet = _packets(of.request_first_packet_no)
+        response_first = _packets(of.response_first_packet_no)
+        response_last = _packets(of.response_last_packet_no)
+        response_seen = of.response_seen_ns
+        stream_id = np.where(of.stream_id == NO_TIME, -1, of.stream_id)
         arrivals = Arrivals.of(streams)
         links = Links.of(tcp)
         facts = cls(
             connection_no=connection_no,
-            start=np.array(of["start_ns"], np.int64),
-            request_start=request_start,
-            request_end=np.array(of["request_end_ns"], np.int64),
+            start=of.start_ns,
+            request_start=of.request_start_ns,
+            request_end=of.request_end_ns,
             response_seen=response_seen,
-            response_start=instants(of["response_start_ns"]),
-            response_head=instants(of["response_head_ns"]),
-            response_offset=instants(of["response_offset"]),
+            response_start=of.response_start_ns,
+            response_head=of.response_head_ns,
+            response_offset=of.response_offset,
             response_released=np.empty(0, np.int64),
             response_end=np.where(
                 response_last > 0, packets.time_ns[response_last - 1], response_seen
             ),
-            end=np.where(end == NO_TIME, last, end),
+            end=of.until_ns,
             asked=first_packet > 0,
-            inferred=np.array(of["inferred"], np.bool_),
-            shared=shared,
+            inferred=of.inferred,
+            shared=of.shared_connection,
             request_first_packet=first_packet,
-            request_last_packet=packet_column(of["request_last_packet_no"]),
+            request_last_packet=_packets(of.request_last_packet_no),
             response_first_packet=response_first,
             response_last_packet=response_last,
             delivered=np.empty(0, np.int64),
@@ -224,7 +197,7 @@ class Facts:
                 # The acknowledgement that the answer brings is as late as the answer.
                 tcp,
                 connection_no,
-                np.where(response_seen == NO_TIME, last, response_seen - 1),
+                np.where(response_seen == NO_TIME, of.last_ns, response_seen - 1),
             ),
             beyond_trust=trust_in_round_trip(tcp.connections)[connection_no],
             may_be_h2=may_be_h2(tcp.connections)[connection_no],
@@ -244,7 +217,7 @@ class Facts:
             tls_records=tls_records,
             handshake_messages=handshake_messages,
             packet_time=packets.time_ns,
-            by_connection=np.lexsort((request_start, connection_no)),
+            by_connection=np.lexsort((of.request_start_ns, connection_no)),
             ocsp_fetches=ocsp_fetches,
         )
         facts.held = find_held_up(
@@ -256,8 +229,11 @@ class Facts:
             facts.exchanges_during,
         )
         facts.delivered = delivery(facts.request_end, facts.response_seen, tcp.holes, facts.held)
-        cadence = [None if stream is None else stream.cadence_ns for stream in of["stream"]]
-        facts._look_at_sending(stream_id >= 0, instants(cadence), streams, packets, links)
+        cadence = np.full(len(exchanges), NO_TIME)
+        for number, stream in exchanges.streams.items():
+            if stream.cadence_ns is not None:
+                cadence[number] = stream.cadence_ns
+        facts._look_at_sending(stream_id >= 0, cadence, streams, packets, links)
         return facts
 
     def _look_at_sending(
@@ -428,6 +404,11 @@ class Facts:
             cut_ends[real],
         )
         return rest, rest_begins, rest_ends
+
+
+def _packets(numbers: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Packets, 0 where there is none."""
+    return np.where(numbers == NO_TIME, 0, numbers).astype(np.int32)
 
 
 def connection_waits(

@@ -12,7 +12,7 @@ import numpy as np
 
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.connections import Connection
-from capture_analyzer.model.exchanges import Exchange
+from capture_analyzer.model.exchanges import Exchanges
 from capture_analyzer.model.messages import Message
 from capture_analyzer.model.packets import Packets
 from capture_analyzer.model.tls_records import TlsRecords
@@ -37,7 +37,7 @@ def find_exchanges(
     connections: Sequence[Connection],
     messages: Sequence[Message],
     tls_records: TlsRecords,
-) -> list[Exchange]:
+) -> Exchanges:
     """The exchanges of all connections.
 
     Args:
@@ -55,11 +55,12 @@ def find_exchanges(
         fin_ns = int(streams.fin_ns[2 * connection_no + 1])
         return None if fin_ns == NO_TIME else fin_ns
 
-    exchanges, tunnels = find_http1(messages, connections, server_fin_ns)
-    exchanges += find_http2(messages, connections)
+    rows, tunnels = find_http1(messages, connections, server_fin_ns)
+    rows += find_http2(messages, connections)
+    http = Exchanges.of(rows, connections)
     speech = Speech.of(connections)
     read = np.zeros(len(connections), np.bool_)
-    read[[exchange.connection_no for exchange in exchanges]] = True
+    read[http.columns.connection_no] = True
     decrypted = {message.connection_no for message in messages if message.tunnelled}
     for tunnel in tunnels:
         tls = connections[tunnel.connection_no].tls
@@ -67,13 +68,12 @@ def find_exchanges(
             read[tunnel.connection_no] = False
     units = record_units(tls_records, speech, read)
     flights = find_flights(units)
-    rows = opaque_exchanges(flights, packets.time_ns, connections, server_fin_ns, records=True)
-    add_streams(rows, flights)
-    exchanges += rows
-    encrypted = np.zeros(len(connections), np.bool_)
-    encrypted[tls_records.connection_no] = True
-    units = segment_units(streams, connections, tunnels, encrypted, speech, read)
-    exchanges += opaque_exchanges(
+    encrypted = opaque_exchanges(flights, packets.time_ns, connections, server_fin_ns, records=True)
+    add_streams(encrypted, flights)
+    has_records = np.zeros(len(connections), np.bool_)
+    has_records[tls_records.connection_no] = True
+    units = segment_units(streams, connections, tunnels, has_records, speech, read)
+    others = opaque_exchanges(
         find_flights(units), packets.time_ns, connections, server_fin_ns, records=False
     )
-    return exchanges
+    return Exchanges.joined([http, encrypted, others], connections)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.events import EVENT_KIND_CODE, Events
-from capture_analyzer.model.exchanges import Exchange
+from capture_analyzer.model.exchanges import Exchanges
 from capture_analyzer.model.messages import EventRows, StreamFacts
 from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.exchanges.flights import Flights
@@ -71,14 +71,14 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 
-def add_streams(rows: Sequence[Exchange], flights: Flights) -> None:
+def add_streams(exchanges: Exchanges, flights: Flights) -> None:
     """Give exchanges that look like streams their events and the time to the first content.
 
     Args:
-        rows: one for each of the flights.
+        exchanges: one for each of the flights.
         flights: of TLS records.
     """
-    answers = _candidates(rows, flights)
+    answers = _candidates(exchanges, flights)
     if answers is None:
         return
     answers = answers.take(_trust(answers))
@@ -98,28 +98,24 @@ def add_streams(rows: Sequence[Exchange], flights: Flights) -> None:
     content = np.append(np.flatnonzero(found.kind == _CONTENT), len(found.row))
     first_content = content[np.searchsorted(content, starts)]
     ended = np.logical_or.reduceat(found.kind == _END, starts)
-    confidence = dict(zip(answers.row.tolist(), answers.confidence.tolist(), strict=True))
-    usable_ns = np.append(events.time_ns, 0)[first_content]
-    for index, start, stop, at, ends, usable in zip(
+    trust = np.zeros(len(exchanges))
+    trust[answers.row] = answers.confidence
+    some = first_content < stops  # in the others no event is content
+    row, usable_ns = row[some], events.time_ns[first_content[some]]
+    for index, start, stop, ends, confidence in zip(
         row.tolist(),
-        starts.tolist(),
-        stops.tolist(),
-        first_content.tolist(),
-        ended.tolist(),
-        usable_ns.tolist(),
+        starts[some].tolist(),
+        stops[some].tolist(),
+        ended[some].tolist(),
+        trust[row].tolist(),
         strict=True,
     ):
-        if at >= stop:
-            continue  # none of its events is content
-        exchange = rows[index]
-        exchange.stream = StreamFacts(
-            EventRows(events, start, stop),
-            ended=ends,
-            inferred=True,
-            confidence=confidence[index],
+        exchanges.streams[index] = StreamFacts(
+            EventRows(events, start, stop), ended=ends, inferred=True, confidence=confidence
         )
-        if usable >= exchange.request_start_ns:  # else the clock went back
-            exchange.ttft_ns = usable - exchange.request_start_ns
+    since = usable_ns - exchanges.columns.request_start_ns[row]
+    forwards = since >= 0  # else the clock went back
+    exchanges.columns.ttft_ns[row[forwards]] = since[forwards]
 
 
 @quick_dataclass
@@ -218,7 +214,7 @@ class _Marks:
         )
 
 
-def _candidates(rows: Sequence[Exchange], flights: Flights) -> _Answers | None:
+def _candidates(exchanges: Exchanges, flights: Flights) -> _Answers | None:
     """The answers that have pauses between their records."""
     if not len(flights):
         return None
@@ -237,9 +233,7 @@ def _candidates(rows: Sequence[Exchange], flights: Flights) -> _Answers | None:
     broken = inside[stop] - inside[turn]
     chosen = (pauses >= CHUNKED_PAUSES) & (pauses >= 2 * broken) & (turn > flights.first)
     # Where several answers share a connection their records mix.
-    row = np.array(
-        [i for i in np.flatnonzero(chosen).tolist() if not rows[i].shared_connection], np.int64
-    )
+    row = np.flatnonzero(chosen & ~exchanges.columns.shared_connection)
     first, stop = turn[row], stop[row]
     cut = np.append(np.flatnonzero(~known), len(units))
     stop = np.minimum(stop, cut[np.searchsorted(cut, first)])

@@ -1,9 +1,8 @@
-"""Opaque exchanges: rows for the flights of connections that can't be read."""
+"""Opaque exchanges: the flights of connections that can't be read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import repeat
 from typing import Final
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 
 from capture_analyzer.model.column import NO_TIME, rows_equal
 from capture_analyzer.model.connections import Connection
-from capture_analyzer.model.exchanges import Exchange
+from capture_analyzer.model.exchanges import ExchangeColumns, Exchanges
 from capture_analyzer.model.tls_records import ROLE_CODE, TlsRecords
 from capture_analyzer.pipeline.exchanges.flights import Flights, latest
 from capture_analyzer.pipeline.exchanges.units import Speech, Units
@@ -89,8 +88,8 @@ def opaque_exchanges(
     server_fin_ns: Callable[[int], int | None],
     *,
     records: bool,
-) -> list[Exchange]:
-    """One row an exchange, in the order of `flights`.
+) -> Exchanges:
+    """One exchange for each of `flights`.
 
     Args:
         flights: as found.
@@ -100,7 +99,7 @@ def opaque_exchanges(
         records: the units are TLS records, so that their number means something.
     """
     if not len(flights):
-        return []
+        return Exchanges.of([], connections)
     units, first, turn, stop = flights.units, flights.first, flights.turn, flights.stop
     asked, answered = turn > first, stop > turn
     sizes = np.concatenate(([0], np.cumsum(units.size)))
@@ -133,90 +132,37 @@ def opaque_exchanges(
         NO_TIME,
     )
 
-    def times(values: NDArray[np.int64]) -> list[int | None]:
-        return [None if value == NO_TIME else value for value in values.tolist()]
-
-    def where(present: NDArray[np.bool_], values: NDArray[np.signedinteger]) -> list[int | None]:
-        return times(np.where(present, values.astype(np.int64), NO_TIME))
-
-    connection_nos = units.connection_no[first].tolist()
-    authority = {no: connections[no].server_name for no in set(connection_nos)}
-    starts = request_start.tolist()
-    rows = [
-        Exchange(
-            0,
-            connection_no,
-            None,
-            "opaque",
-            "opaque",
-            True,
-            start,
-            start,
-            request_end_ns,
-            None,
-            authority[connection_no],
-            response_seen_ns=seen,
-            response_start_ns=usable,
-            end_ns=end_ns,
-            last_ns=last_ns,
-            ttfb_ns=ttfb_ns,
-            request_bytes=sent,
-            response_bytes=received,
-            response_offset=offset,
-            request_first_packet_no=packet_a,
-            request_last_packet_no=packet_b,
-            response_first_packet_no=packet_c,
-            response_last_packet_no=packet_d,
-            request_records=request_records,
-            response_records=response_records,
-            reset=reset,
-            shared_connection=shared,
-        )
-        for (
-            connection_no,
-            start,
-            request_end_ns,
-            seen,
-            usable,
-            end_ns,
-            last_ns,
-            ttfb_ns,
-            sent,
-            received,
-            offset,
-            packet_a,
-            packet_b,
-            packet_c,
-            packet_d,
-            request_records,
-            response_records,
-            reset,
-            shared,
-        ) in zip(
-            connection_nos,
-            starts,
-            request_end.tolist(),
-            where(answered, units.seen_ns[response_first]),
-            where(answered, units.usable_ns[response_first]),
-            times(end),
-            np.where(end == NO_TIME, last, end).tolist(),
-            times(ttfb),
-            request_bytes.tolist(),
-            (sizes[stop] - sizes[turn]).tolist(),
-            where(answered, units.offset[response_first]),
-            where(asked, units.first_packet_no[first]),
-            times(request_packets),
-            where(answered, units.first_packet_no[response_first]),
-            times(response_packets),
-            requests.tolist() if records else repeat(None),
-            (stop - turn).tolist() if records else repeat(None),
-            given_up.tolist(),
-            multiplexed.tolist(),
-            strict=False,
-        )
-    ]
-    _end_unanswered(rows, units.connection_no[first], end, connections, server_fin_ns)
+    rows = Exchanges(ExchangeColumns.unknown(len(flights)), connections)
+    columns = rows.columns
+    columns.connection_no = units.connection_no[first]
+    columns.inferred[:] = True
+    columns.start_ns = request_start.copy()
+    columns.request_start_ns = request_start
+    columns.request_end_ns = request_end
+    columns.response_seen_ns = _where(answered, units.seen_ns[response_first])
+    columns.response_start_ns = _where(answered, units.usable_ns[response_first])
+    columns.end_ns = end
+    columns.last_ns = np.where(end == NO_TIME, last, end)
+    columns.ttfb_ns = ttfb
+    columns.request_bytes = request_bytes
+    columns.response_offset = _where(answered, units.offset[response_first])
+    columns.response_bytes = sizes[stop] - sizes[turn]
+    columns.request_first_packet_no = _where(asked, units.first_packet_no[first])
+    columns.request_last_packet_no = request_packets
+    columns.response_first_packet_no = _where(answered, units.first_packet_no[response_first])
+    columns.response_last_packet_no = response_packets
+    if records:
+        columns.request_records = requests
+        columns.response_records = stop - turn
+    columns.reset = given_up
+    columns.shared_connection = multiplexed
+    _end_unanswered(columns, connections, server_fin_ns)
     return rows
+
+
+def _where(present: NDArray[np.bool_], values: NDArray[np.signedinteger]) -> NDArray[np.int64]:
+    """Some of the values; NO_TIME instead of the others."""
+    return np.where(present, values.astype(np.int64), NO_TIME)
 
 
 def _time(packet_time_ns: NDArray[np.int64], packet_no: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -226,9 +172,7 @@ def _time(packet_time_ns: NDArray[np.int64], packet_no: NDArray[np.int64]) -> ND
 
 
 def _end_unanswered(
-    rows: list[Exchange],
-    connection_no: NDArray[np.int32],
-    end: NDArray[np.int64],
+    columns: ExchangeColumns,
     connections: Sequence[Connection],
     server_fin_ns: Callable[[int], int | None],
 ) -> None:
@@ -237,17 +181,20 @@ def _end_unanswered(
     Only one that has no answer or whose last record was never complete: whether an answer
     of whole records was finished can't be seen, so a later reset is not laid to it.
     """
+    connection_no = columns.connection_no
     last_of_connection = np.append(connection_no[1:] != connection_no[:-1], True)
-    for index in np.flatnonzero(last_of_connection & (end == NO_TIME)).tolist():
-        row = rows[index]
-        connection = connections[row.connection_no]
+    for index in np.flatnonzero(last_of_connection & (columns.end_ns == NO_TIME)).tolist():
+        connection = connections[connection_no[index]]
+        request_start_ns = int(columns.request_start_ns[index])
         closed = None
-        if connection.reset_ns is not None and connection.reset_ns >= row.request_start_ns:
-            closed, row.reset = connection.reset_ns, True
-        elif row.response_seen_ns is None:
-            closed = server_fin_ns(row.connection_no)
-        if closed is not None and closed >= row.request_start_ns:
-            row.end_ns = row.last_ns = max(closed, row.last_ns)
+        if connection.reset_ns is not None and connection.reset_ns >= request_start_ns:
+            closed = connection.reset_ns
+            columns.reset[index] = True
+        elif columns.response_seen_ns[index] == NO_TIME:
+            closed = server_fin_ns(connection.connection_no)
+        if closed is not None and closed >= request_start_ns:
+            end_ns = max(closed, int(columns.last_ns[index]))
+            columns.end_ns[index] = columns.last_ns[index] = end_ns
 
 
 def segment_units(

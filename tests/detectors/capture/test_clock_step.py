@@ -7,6 +7,7 @@ from typing import Any
 
 from capture_analyzer.detectors.runner import run
 from capture_analyzer.model.anomalies import Anomaly
+from capture_analyzer.model.exchanges import Exchanges
 from capture_analyzer.model.findings import Finding
 
 MS = 1_000_000
@@ -43,7 +44,7 @@ def test_time_stamps_that_run_backwards_are_certain(hand_made: ModuleType) -> No
 
 def test_exchanges_across_it_are_named(hand_made: ModuleType) -> None:
     tables = stepped(hand_made, 12)
-    tables.exchanges = [hand_made.exchange(number, 0, 10) for number in range(3)]
+    tables.exchanges = Exchanges.of(hand_made.exchange(number, 0, 10) for number in range(3))
     (row,) = judge(tables)
     assert row.exchange_nos == [1]  # packets 11 and 12
 

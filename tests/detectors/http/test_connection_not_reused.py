@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from capture_analyzer.detectors.runner import run
-from capture_analyzer.model.exchanges import Phases
+from capture_analyzer.model.exchanges import Exchanges, Phases
 from capture_analyzer.model.findings import Finding
 from capture_analyzer.model.messages import Field
 from capture_analyzer.model.packets import ACK, FIN
@@ -89,7 +89,8 @@ def test_near_misses(hand_made: ModuleType, what: str) -> None:
     options = {}
     if what == "taken":  # another request went out on it just then
         values = {"complete": True, "response_seen_ns": 290 * MS}
-        rows.exchanges.append(hand_made.exchange(2, 210, 290, **values))
+        another = hand_made.exchange(2, 210, 290, **values)
+        rows.exchanges = Exchanges.of([*rows.exchanges, another])
     elif what == "old":
         options = {"idle_s": 0}
     elif what == "prompt":  # its set-up cost nobody anything
@@ -125,9 +126,9 @@ def test_who_asked_for_the_end_counts(hand_made: ModuleType) -> None:
 
 def test_http2_need_not_be_idle(hand_made: ModuleType) -> None:
     rows = opened(hand_made, (0, 100), (200, 300), alpn="h2")
-    rows.exchanges.append(
-        hand_made.exchange(2, 150, 400, stream_id=3, response_seen_ns=160 * MS, complete=True)
-    )
+    values = {"stream_id": 3, "response_seen_ns": 160 * MS, "complete": True}
+    another = hand_made.exchange(2, 150, 400, **values)
+    rows.exchanges = Exchanges.of([*rows.exchanges, another])
     assert judge(rows)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from capture_analyzer.detectors.runner import run
+from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.findings import Finding
 from capture_analyzer.model.messages import StreamFacts
 
@@ -57,7 +58,7 @@ def test_a_long_answer_with_a_quick_start_is_none(hand_made: ModuleType) -> None
 
 def test_an_answer_without_generated_content_is_none(hand_made: ModuleType) -> None:
     tables = late(hand_made, (3000, "generation"))
-    tables.exchanges[0].ttft_ns = None
+    tables.exchanges.columns.ttft_ns[0] = NO_TIME
     assert not judge(tables)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from capture_analyzer.model.events import EVENT_KIND_CODE, Events
-from capture_analyzer.model.exchanges import Exchange
+from capture_analyzer.model.exchanges import Exchange, Exchanges
 from capture_analyzer.model.messages import EventRows, MessageEvent, StreamFacts
 from capture_analyzer.pipeline.events import collect_events
 
@@ -51,7 +51,7 @@ def test_lists_and_columns_come_together_in_order() -> None:
         exchange(3, StreamFacts()),
         exchange(4, StreamFacts(third)),
     ]
-    events = collect_events(rows)
+    events = collect_events(Exchanges.of(rows))
     assert events.exchange_no.tolist() == [0, 0, 2, 2, 4]
     assert events.packet_no.tolist() == [1, 2, 5, 6, 9]
     assert events.time_ns.tolist() == [one.usable_ns for one in first + second + third]
@@ -59,7 +59,7 @@ def test_lists_and_columns_come_together_in_order() -> None:
         if row.stream is not None:
             assert list(row.stream.events) == expected
             assert len(row.stream.events) == len(expected or ())
-    assert collect_events([]).exchange_no.tolist() == []
+    assert collect_events(Exchanges.of([])).exchange_no.tolist() == []
 
 
 def test_pace_is_the_median_gap_of_content() -> None:
@@ -67,5 +67,5 @@ def test_pace_is_the_median_gap_of_content() -> None:
     at_once = [event(at) for at in (0, 0, 10, 10, 20, 20, 30, 30)]  # three gaps only
     mixed = [event(0), event(3, "ping"), *(event(at) for at in (8, 20, 26, 90, 94))]
     rows = [exchange(no, StreamFacts(one)) for no, one in enumerate((steady, at_once, mixed, []))]
-    collect_events(rows)
+    collect_events(Exchanges.of(rows))
     assert [row.stream.cadence_ns for row in rows] == [10 * MS, None, 8 * MS, None]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from capture_analyzer.model.connections import Connection, TlsSummary
-from capture_analyzer.model.exchanges import Exchange
+from capture_analyzer.model.exchanges import Exchange, Exchanges
 from capture_analyzer.model.lookups import Lookup
 from capture_analyzer.pipeline.join import Setup, join
 from capture_analyzer.pipeline.timeline import add_phases
@@ -84,8 +84,9 @@ def lookup(number: int, start: int, end: int | None, **columns: Any) -> Lookup:
 def joined(
     exchanges: list[Exchange], connections: list[Connection], lookups: list[Lookup] | None = None
 ) -> list[Setup]:
-    setups = join(exchanges, connections, lookups or [])
-    add_phases(exchanges, setups)
+    table, setups = join(Exchanges.of(exchanges), connections, lookups or [])
+    add_phases(table, setups)
+    exchanges[:] = table
     for x in exchanges:
         parts = [x.phases.dns_ns, x.phases.connect_ns, x.phases.tls_ns, x.phases.idle_ns]
         parts += [x.phases.send_ns, x.phases.wait_ns, x.phases.receive_ns]
@@ -306,4 +307,4 @@ def test_the_lookup_lies_before_the_first_attempt() -> None:
 
 
 def test_refused_at_the_last_attempt_is_no_exchange() -> None:
-    assert join([], [failed(0, 100, refused=True)], []) == []
+    assert joined([], [failed(0, 100, refused=True)]) == []

@@ -52,7 +52,7 @@ def test_ledger_reads_back_exactly(sample: ModuleType) -> None:
 def test_a_finer_clock_is_kept(sample: ModuleType) -> None:
     analysis = sample.incident()
     assert payload(analysis)["unit"] == 1000
-    analysis.tables.exchanges[0].request_start_ns += 1
+    analysis.tables.exchanges.columns.request_start_ns[0] += 1
     assert payload(analysis)["unit"] == 1
 
 

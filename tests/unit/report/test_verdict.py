@@ -147,7 +147,7 @@ def test_no_finding_is_no_claim_that_all_is_well(
 def test_what_failed_is_said_without_a_finding(sample: ModuleType) -> None:
     analysis = sample.clean()
     analysis.tables.connections[0].refused = True
-    analysis.tables.exchanges[1].status = 503
+    analysis.tables.exchanges.columns.status[1] = 503
     told = verdict(analysis)
     assert told.headline == "No detector found a fault, but 1 connection was refused."
     assert told.sentences[0] == "1 answer had a status of 500 or above."

@@ -14,7 +14,7 @@ from capture_analyzer.model.causes import CAUSE_NAMES
 from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.connections import Connection
 from capture_analyzer.model.events import Events
-from capture_analyzer.model.exchanges import Exchange
+from capture_analyzer.model.exchanges import Exchange, Exchanges
 from capture_analyzer.model.frames import Frames
 from capture_analyzer.model.holes import HOLE_KINDS, Holes
 from capture_analyzer.model.lookups import Lookup
@@ -108,7 +108,8 @@ class Story:
         raise AssertionError(f"nothing arrived from {side} at {time} ms")
 
     def facts(self) -> Facts:
-        setups = join(self.exchanges, self.connections, self.lookups)
+        table, setups = join(Exchanges.of(self.exchanges), self.connections, self.lookups)
+        self.exchanges[:] = table
         packets = self.hand_made.packets(
             max(1, len(self.arrivals)),
             time_ns=[int(a[2] * MS) for a in self.arrivals] or 0,
@@ -126,7 +127,7 @@ class Story:
             path=Path.nothing(),
         )
         return Facts.of(
-            self.exchanges,
+            table,
             setups,
             packets,
             tcp,
@@ -183,7 +184,8 @@ class Story:
 
     def ledger(self, exchange: int = 0) -> list[tuple[str, float]]:
         """(cause, ms) of an exchange's entries."""
-        table = resolve(self.exchanges, find_waits(self.facts()))
+        waits = find_waits(self.facts())
+        table = resolve(Exchanges.of(self.exchanges), waits)
         rows = table.rows_of(exchange)
         return [
             (CAUSE_NAMES[cause], (to - begin) / MS)

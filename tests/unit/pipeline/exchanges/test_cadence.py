@@ -10,8 +10,9 @@ import pytest
 
 from capture_analyzer.api import analyze
 from capture_analyzer.model.analysis import Tables
+from capture_analyzer.model.column import NO_TIME
 from capture_analyzer.model.events import EVENT_KINDS
-from capture_analyzer.model.exchanges import Exchange
+from capture_analyzer.model.exchanges import Exchange, Exchanges
 from capture_analyzer.pipeline.exchanges.cadence import add_streams
 from capture_analyzer.pipeline.exchanges.flights import find_flights
 from capture_analyzer.pipeline.exchanges.units import Speech, Units
@@ -51,7 +52,12 @@ def inferred(
         ),
     )
     row = Exchange(0, 0, None, "opaque", "opaque", True, 0, 0, 0, shared_connection=shared)
-    add_streams([row], find_flights(units))
+    exchanges = Exchanges.of([row])
+    add_streams(exchanges, find_flights(units))
+    row.stream = exchanges.streams.get(0)
+    row.ttft_ns = (
+        None if exchanges.columns.ttft_ns[0] == NO_TIME else int(exchanges.columns.ttft_ns[0])
+    )
     return row
 
 
