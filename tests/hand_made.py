@@ -21,7 +21,7 @@ from capture_analyzer.model.frames import Frames
 from capture_analyzer.model.holes import HOLE_KINDS, Holes
 from capture_analyzer.model.limits import LIMIT_CODE, Limits
 from capture_analyzer.model.packets import ACK, LABELS, Packets
-from capture_analyzer.model.tls_records import TlsRecords
+from capture_analyzer.model.tls_records import HandshakeMessages, TlsRecords
 from capture_analyzer.model.waits import Ledger, Waits
 
 MS = 1_000_000
@@ -209,6 +209,7 @@ def tables(**values: Any) -> Tables:
     }
     known = {field.name for field in dataclasses.fields(Tables)}
     given = {name: value for name, value in {**defaults, **values}.items() if name in known}
+    given["handshake_messages"] = HandshakeMessages.of(given["handshake_messages"])
     given["exchanges"] = Exchanges.of(given["exchanges"], given["connections"])
     return Tables(**given)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -55,26 +54,22 @@ class Held:
 
     def packet_nos(self, tables: Tables) -> list[int]:
         """What proves them, the longest first."""
-        limits = tables.limits
+        return [number for numbers in self._packets(tables, len(self.rows)) for number in numbers]
+
+    def _packets(self, tables: Tables, count: int) -> list[list[int]]:
+        """What proves each of the longest."""
+        limits, rows = tables.limits, self.rows[:count]
         columns = (
-            limits.from_packet_no[self.rows],
-            limits.freed_packet_no[self.rows],
-            limits.to_packet_no[self.rows],
+            limits.from_packet_no[rows].tolist(),
+            limits.freed_packet_no[rows].tolist(),
+            limits.to_packet_no[rows].tolist(),
         )
-        numbers: list[int] = np.stack(columns, axis=1).ravel().tolist()
-        return [number for number in numbers if number > 0]
+        return [[no for no in numbers if no > 0] for numbers in zip(*columns, strict=True)]
 
     def examples(self, tables: Tables) -> list[Example]:
         """The longest of them."""
-        worst = dataclasses.replace(self, rows=self.rows[:MAX_EXAMPLES])
-        numbers = [
-            dataclasses.replace(worst, rows=worst.rows[at : at + 1]).packet_nos(tables)
-            for at in range(len(worst.rows))
-        ]
-        return [
-            Example(packet_nos, cost)
-            for packet_nos, cost in zip(numbers, self.lengths_ns[:MAX_EXAMPLES], strict=True)
-        ]
+        numbers = self._packets(tables, MAX_EXAMPLES)
+        return list(map(Example, numbers, self.lengths_ns))
 
     def confidence(self, tables: Tables) -> float:
         """Of all, weighted by their length."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from capture_analyzer.model.anomalies import Anomaly
@@ -29,7 +29,7 @@ from capture_analyzer.model.scheduler import InProcess, Scheduler
 from capture_analyzer.model.sender_limits import SenderLimits
 from capture_analyzer.model.stalls import Stalls
 from capture_analyzer.model.tcp_segments import TcpSegments
-from capture_analyzer.model.tls_records import HandshakeMessage, TlsRecords
+from capture_analyzer.model.tls_records import HandshakeMessage, HandshakeMessages, TlsRecords
 from capture_analyzer.model.tunnels import Tunnel
 from capture_analyzer.model.waits import Ledger, Waits
 from capture_analyzer.model.windows import Windows
@@ -65,7 +65,7 @@ class Tables:
     connections: list[Connection]
     holes: Holes
     tls_records: TlsRecords
-    handshake_messages: Sequence[HandshakeMessage]
+    handshake_messages: HandshakeMessages
     frames: Frames
     messages: list[Message]
     lookups: list[Lookup]
@@ -89,9 +89,6 @@ class Tables:
     ocsp_fetches: list[OcspFetch] = dataclasses.field(default_factory=list)
     # Made when they are first asked for.
     _exchange_nos: dict[int, list[int]] | None = dataclasses.field(
-        default=None, init=False, repr=False, compare=False
-    )
-    _handshakes: dict[int, list[HandshakeMessage]] | None = dataclasses.field(
         default=None, init=False, repr=False, compare=False
     )
     _made: dict[Callable[[Tables], Any], Any] = dataclasses.field(
@@ -119,12 +116,7 @@ class Tables:
 
     def handshakes_of(self, connection_nos: Iterable[int]) -> list[HandshakeMessage]:
         """The handshake messages of some connections, in order. To be asked of complete tables."""
-        if self._handshakes is None:
-            self._handshakes = {}
-            for message in self.handshake_messages:
-                self._handshakes.setdefault(message.connection_no, []).append(message)
-        known = self._handshakes
-        return [row for number in sorted(set(connection_nos)) for row in known.get(number, ())]
+        return list(self.handshake_messages.rows(connection_nos))
 
 
 @quick_dataclass

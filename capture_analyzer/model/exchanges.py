@@ -351,9 +351,10 @@ class Exchanges(Sequence[Exchange]):
         """The rows of these exchanges; those that are missing are made together."""
         wanted = list(numbers.tolist() if isinstance(numbers, np.ndarray) else numbers)
         missing = [number for number in wanted if self._rows[number] is None]
-        columns = [getattr(self.columns, name)[missing].tolist() for name in _NUMBERS]
-        for number, *values in zip(missing, *columns, strict=True):
-            self._rows[number] = self._row(number, values)
+        if missing:
+            columns = [getattr(self.columns, name)[missing].tolist() for name in _NUMBERS]
+            for number, *values in zip(missing, *columns, strict=True):
+                self._rows[number] = self._row(number, values)
         return [self[number] for number in wanted]
 
     def __iter__(self) -> Iterator[Exchange]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import Final, overload
 
 import numpy as np
@@ -132,6 +134,10 @@ class HandshakeMessage:
     complete_ns: int = column("Complete in order.", unit="ns")
 
 
+_MESSAGE_NAMES: Final = tuple(field.name for field in dataclasses.fields(HandshakeMessage))
+_MESSAGE_COLUMNS: Final = attrgetter(*_MESSAGE_NAMES)
+
+
 @quick_dataclass
 class HandshakeMessages(Sequence[HandshakeMessage]):
     """Handshake messages as rows that are made when they are looked at.
@@ -178,14 +184,36 @@ class HandshakeMessages(Sequence[HandshakeMessage]):
         return list(self)[index]
 
     def __iter__(self) -> Iterator[HandshakeMessage]:
+        return self._rows(slice(None))
+
+    @classmethod
+    def of(cls, rows: Iterable[HandshakeMessage]) -> HandshakeMessages:
+        """Messages as columns."""
+        table = cls()
+        columns = zip(*map(_MESSAGE_COLUMNS, rows), strict=True)
+        for name, values in zip(_MESSAGE_NAMES, columns, strict=False):
+            codes = [HANDSHAKE_NAMES.index(one) for one in values] if name == "type" else values
+            setattr(table, name, np.array(codes, getattr(table, name).dtype))
+        return table
+
+    def rows(self, connection_nos: Iterable[int], *types: str) -> Iterator[HandshakeMessage]:
+        """The messages of some connections, of these types if any are given, in order."""
+        wanted = np.fromiter(connection_nos, np.int32)
+        chosen = np.isin(self.connection_no, wanted)
+        if types:
+            codes = [HANDSHAKE_NAMES.index(name) for name in types]
+            chosen &= np.isin(self.type, np.array(codes, np.uint8))
+        return self._rows(np.flatnonzero(chosen))
+
+    def _rows(self, index: slice | NDArray[np.intp]) -> Iterator[HandshakeMessage]:
         return map(
             HandshakeMessage,
-            self.connection_no.tolist(),
-            self.from_client.tolist(),
-            [HANDSHAKE_NAMES[number] for number in self.type.tolist()],
-            self.length.tolist(),
-            self.first_packet_no.tolist(),
-            self.last_packet_no.tolist(),
-            self.seen_ns.tolist(),
-            self.complete_ns.tolist(),
+            self.connection_no[index].tolist(),
+            self.from_client[index].tolist(),
+            [HANDSHAKE_NAMES[number] for number in self.type[index].tolist()],
+            self.length[index].tolist(),
+            self.first_packet_no[index].tolist(),
+            self.last_packet_no[index].tolist(),
+            self.seen_ns[index].tolist(),
+            self.complete_ns[index].tolist(),
         )

@@ -25,7 +25,11 @@ from capture_analyzer.model.exchanges import Exchange, Exchanges
 from capture_analyzer.model.lookups import Lookup
 from capture_analyzer.model.messages import Message
 from capture_analyzer.model.quick_dataclass import quick_dataclass
-from capture_analyzer.model.tls_records import ROLE_CODE, HandshakeMessage, TlsRecords
+from capture_analyzer.model.tls_records import (
+    ROLE_CODE,
+    HandshakeMessages,
+    TlsRecords,
+)
 from capture_analyzer.pipeline.certificates import Presented, Read
 from capture_analyzer.pipeline.join import PROMPT_NS
 from capture_analyzer.pipeline.reassemble import Streams
@@ -90,7 +94,7 @@ class Facts:
     lookups: Sequence[Lookup]
     streams: Streams
     tls_records: TlsRecords
-    handshake_messages: Sequence[HandshakeMessage]
+    handshake_messages: HandshakeMessages
     presented: Presented
     read: Read
 

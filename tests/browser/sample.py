@@ -24,7 +24,7 @@ from capture_analyzer.model.holes import Holes
 from capture_analyzer.model.lookups import Lookup
 from capture_analyzer.model.messages import Field, StreamFacts
 from capture_analyzer.model.packets import ACK, LABELS, MECHANISMS, PSH, SYN, Packets
-from capture_analyzer.model.tls_records import HandshakeMessage, TlsRecords
+from capture_analyzer.model.tls_records import HandshakeMessage, HandshakeMessages, TlsRecords
 from capture_analyzer.model.waits import Ledger, Waits
 
 MS = 1_000_000
@@ -380,7 +380,7 @@ class Builder:
                 connections=self.connections,
                 holes=Holes(),
                 tls_records=TlsRecords(),
-                handshake_messages=self.handshake,
+                handshake_messages=HandshakeMessages.of(self.handshake),
                 messages=[],
                 lookups=self.lookups,
                 exchanges=Exchanges.of(self.exchanges, self.connections),
@@ -692,7 +692,6 @@ def hostile(analysis: Analysis | None = None) -> Analysis:
         analysis.tables.exchanges,
         analysis.tables.lookups,
         analysis.tables.anomalies,
-        analysis.tables.handshake_messages,
         analysis.findings,
     ):
         _poison(rows)

@@ -70,12 +70,13 @@ def detect(tables: Tables, options: object) -> Iterable[Finding]:
 def _first_application_records(tables: Tables) -> dict[int, int]:
     """First packet with application data of each connection that has any."""
     records = tables.tls_records
-    which = records.content_type == APPLICATION_DATA
-    none = np.iinfo(np.int32).max
-    first = np.full(len(tables.connections), none, np.int32)
-    np.minimum.at(first, records.connection_no[which], records.first_packet_no[which])
-    numbers = np.flatnonzero(first != none)
-    return dict(zip(numbers.tolist(), first[numbers].tolist(), strict=True))
+    which = np.flatnonzero(records.content_type == APPLICATION_DATA)
+    if not len(which):
+        return {}
+    number = records.connection_no[which]
+    begins = np.flatnonzero(np.diff(number, prepend=-1))
+    first = np.minimum.reduceat(records.first_packet_no[which], begins)
+    return dict(zip(number[begins].tolist(), first.tolist(), strict=True))
 
 
 def _finding(

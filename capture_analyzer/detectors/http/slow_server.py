@@ -99,11 +99,9 @@ def detect(tables: Tables, options: Options) -> Iterable[Finding]:
     groups: dict[tuple[Server, Severity], list[_Slow]] = {}
     server_by_no = tables.once(servers)
     warning_ns = options.warning_ms * 1_000_000
-    picked = zip(
-        slow.tolist(), think.exchange_nos[slow].tolist(), think.cost_ns[slow].tolist(), strict=True
-    )
-    for index, exchange_no, cost_ns in picked:
-        exchange = tables.exchanges[exchange_no]
+    exchanges = tables.exchanges.rows(think.exchange_nos[slow])
+    picked = zip(slow.tolist(), exchanges, think.cost_ns[slow].tolist(), strict=True)
+    for index, exchange, cost_ns in picked:
         severity: Severity = "warning" if cost_ns >= warning_ns else "info"
         group = groups.setdefault((server_by_no[exchange.connection_no], severity), [])
         group.append(_Slow(cost_ns, index, exchange))

@@ -147,7 +147,7 @@ def detect(tables: Tables, options: Options) -> Iterable[Finding]:
             (row, exchange)
             for row in rows
             if row.connection.connection_no in without_answer
-            and (exchange := _behind_idle_time(row, options.idle_ms * 1_000_000)) is not None
+            and (exchange := _behind_idle_time(row, alone, options.idle_ms * 1_000_000)) is not None
         ]
         if asked:
             # By exchange_no, so by request_start_ns.
@@ -172,10 +172,19 @@ def detect(tables: Tables, options: Options) -> Iterable[Finding]:
         yield _finding(server, group)
 
 
-def _behind_idle_time(pooled: Pooled, idle_ns: int) -> Exchange | None:
-    """A request without any answer, on a connection that had been idle but was in use before."""
-    for before, exchange in zip(pooled.exchanges, pooled.exchanges[1:], strict=False):
-        if exchange.response_seen_ns is not None or switched(before):
+def _behind_idle_time(pooled: Pooled, alone: NDArray[np.bool_], idle_ns: int) -> Exchange | None:
+    """A request without any answer, on a connection that had been idle but was in use before.
+
+    Args:
+        pooled: the connection.
+        alone: of all exchanges: it has no answer.
+        idle_ns: how long it had been idle at least.
+    """
+    for place in np.flatnonzero(alone[pooled.exchanges.numbers]).tolist():
+        if not place:
+            continue
+        before, exchange = pooled.exchanges[place - 1], pooled.exchanges[place]
+        if switched(before):
             continue
         if exchange.request_start_ns - end_of(before) >= idle_ns and before.complete | (
             before.inferred

@@ -46,7 +46,7 @@ from capture_analyzer.detectors.phrases import amount, amounts, listed, upper_fi
 from capture_analyzer.detectors.servers import Server, exchanges_by_server, label, server_of
 from capture_analyzer.detectors.severity import by_default, worst
 from capture_analyzer.model.analysis import Tables
-from capture_analyzer.model.column import column
+from capture_analyzer.model.column import column, distinct
 from capture_analyzer.model.events import EVENT_KIND_CODE
 from capture_analyzer.model.exchanges import Exchange
 from capture_analyzer.model.findings import MAX_EXAMPLES, MAX_PACKET_NOS, Example, Finding
@@ -133,9 +133,11 @@ def _stalls(tables: Tables, options: Options) -> Iterable[_Stall]:
     # Below the shortest stall the pace does not matter.
     long = (time[1:] - time[:-1] > least_ns) & (exchange_no[1:] == exchange_no[:-1])
     places = np.flatnonzero(long)
+    numbers = distinct(exchange_no[places])
+    exchanges = dict(zip(numbers.tolist(), tables.exchanges.rows(numbers), strict=True))
     first = np.searchsorted(exchange_no, exchange_no[places], "left")
     for place, begin in zip(places.tolist(), first.tolist(), strict=True):
-        exchange = tables.exchanges[int(exchange_no[place])]
+        exchange = exchanges[int(exchange_no[place])]
         pace_ns = None if exchange.stream is None else exchange.stream.cadence_ns
         from_ns, to_ns = int(time[place]), int(time[place + 1])
         if pace_ns is None or to_ns - from_ns <= options.factor * pace_ns:

@@ -76,10 +76,9 @@ def detect(tables: Tables, options: object) -> Iterable[Finding]:
     }
     if not retried:
         return
-    for message in tables.handshake_messages:
-        if message.type == "client_hello" and message.connection_no in retried:
-            hello = (message.seen_ns, message.first_packet_no)
-            retried[message.connection_no].hellos.append(hello)
+    for message in tables.handshake_messages.rows(retried, "client_hello"):
+        hello = (message.seen_ns, message.first_packet_no)
+        retried[message.connection_no].hellos.append(hello)
     costs = booked(tables, "hello_retry")
     for index, exchange_no in enumerate(costs.exchange_nos.tolist()):
         entry = retried.get(tables.exchanges[exchange_no].connection_no)

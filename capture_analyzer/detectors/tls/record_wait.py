@@ -83,10 +83,9 @@ def detect(tables: Tables, options: Options) -> Iterable[Finding]:
     ledger = tables.ledger
     least_ns = options.least_ms * 1_000_000
     groups: dict[Server, list[_Waited]] = {}
-    for index, exchange_no in enumerate(costs.exchange_nos.tolist()):
-        if costs.cost_ns[index] < least_ns:
-            continue
-        exchange = tables.exchanges[exchange_no]
+    long = np.flatnonzero(costs.cost_ns >= least_ns)
+    exchanges = tables.exchanges.rows(costs.exchange_nos[long])
+    for index, exchange in zip(long.tolist(), exchanges, strict=True):
         rows = costs.rows_of(index)
         waits = (ledger.to_ns[rows] - ledger.from_ns[rows]).tolist()
         cost_ns, length_ns = int(costs.cost_ns[index]), int(costs.length_ns[index])

@@ -22,7 +22,7 @@ from capture_analyzer.model.holes import HOLE_KINDS, Holes
 from capture_analyzer.model.limits import Limits
 from capture_analyzer.model.packets import Packets
 from capture_analyzer.model.quick_dataclass import quick_dataclass
-from capture_analyzer.model.tls_records import HandshakeMessage, TlsRecords
+from capture_analyzer.model.tls_records import HandshakeMessages, TlsRecords
 from capture_analyzer.model.waits import Waits
 from capture_analyzer.pipeline import intervals
 from capture_analyzer.pipeline.causes.arrivals import (
@@ -129,7 +129,7 @@ class Facts:
     gaps: Gaps
     events: Events
     tls_records: TlsRecords
-    handshake_messages: Sequence[HandshakeMessage]
+    handshake_messages: HandshakeMessages
     packet_time: Times
     by_connection: Indices
     ocsp_fetches: Sequence[OcspFetch] = ()
@@ -143,7 +143,7 @@ class Facts:
         tcp: TcpFacts,
         streams: Streams,
         tls_records: TlsRecords,
-        handshake_messages: Sequence[HandshakeMessage],
+        handshake_messages: HandshakeMessages,
         events: Events | None = None,
         frames: Frames | None = None,
         ocsp_fetches: Sequence[OcspFetch] = (),

@@ -19,10 +19,9 @@ def find(facts: Facts) -> Waits:
     if not retried:
         return Waits()
     hellos: dict[int, list[tuple[int, int]]] = {}
-    for message in facts.handshake_messages:
-        if message.type == "client_hello" and message.connection_no in retried:
-            hello = (message.seen_ns, message.first_packet_no)
-            hellos.setdefault(message.connection_no, []).append(hello)
+    for message in facts.handshake_messages.rows(retried, "client_hello"):
+        hello = (message.seen_ns, message.first_packet_no)
+        hellos.setdefault(message.connection_no, []).append(hello)
     rows = []
     for number, pair in hellos.items():
         if len(pair) >= 2:

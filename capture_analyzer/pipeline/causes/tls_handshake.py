@@ -89,9 +89,8 @@ def _slow_spans(facts: Facts) -> dict[int, list[_Span]]:
     if not slow:
         return {}
     hellos: dict[int, list[HandshakeMessage]] = {}
-    for message in facts.handshake_messages:
-        if message.connection_no in slow and message.type in ("client_hello", "server_hello"):
-            hellos.setdefault(message.connection_no, []).append(message)
+    for message in facts.handshake_messages.rows(slow, "client_hello", "server_hello"):
+        hellos.setdefault(message.connection_no, []).append(message)
     found = {}
     for number, connection in slow.items():
         server = next((m for m in hellos.get(number, ()) if m.type == "server_hello"), None)

@@ -127,4 +127,5 @@ def test_options(hand_made: ModuleType) -> None:
 def test_an_answer_that_was_cut_is_none(hand_made: ModuleType) -> None:
     rows = tables(hand_made, RESET, *AGAIN)
     rows.exchanges[1].response_seen_ns = 5030 * MS
+    rows.exchanges.columns.response_seen_ns[1] = 5030 * MS
     assert not judge(rows)

@@ -18,7 +18,7 @@ from capture_analyzer.model.exchanges import Exchange, Exchanges
 from capture_analyzer.model.frames import Frames
 from capture_analyzer.model.holes import HOLE_KINDS, Holes
 from capture_analyzer.model.lookups import Lookup
-from capture_analyzer.model.tls_records import HandshakeMessage, TlsRecords
+from capture_analyzer.model.tls_records import HandshakeMessage, HandshakeMessages, TlsRecords
 from capture_analyzer.model.waits import Waits
 from capture_analyzer.pipeline.causes import find_waits
 from capture_analyzer.pipeline.causes.facts import Facts
@@ -133,7 +133,7 @@ class Story:
             tcp,
             self._streams(),
             self.records,
-            self.handshakes,
+            HandshakeMessages.of(self.handshakes),
             self.events,
             self.frames,
         )
