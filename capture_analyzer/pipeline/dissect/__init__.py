@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,10 +29,8 @@ from capture_analyzer.protocols.http1.source import Source
 
 if TYPE_CHECKING:
     from capture_analyzer.pipeline.dissect.decrypt import OpenedConnection
-    from capture_analyzer.pipeline.dissect.http2 import DissectedHttp2, FieldRows
-    from capture_analyzer.protocols.http1.connection import Parsed, Problem
-    from capture_analyzer.protocols.http1.head import FieldLines
-    from capture_analyzer.protocols.llm import Known
+    from capture_analyzer.pipeline.dissect.http2 import DissectedHttp2
+    from capture_analyzer.protocols.http1.connection import Located, Parsed, Problem
 
 _ORIGINS: dict[str, Origin] = {"http-gap": "capture"}
 
@@ -140,10 +139,29 @@ class _HttpReader:
         self.tunnels: list[Tunnel] = []  # that clear text opened
         self.tunnelled: set[int] = set()  # connections with TLS inside of theirs
         self._answers = Answers()
-        self._lines: FieldLines | None = None
-        self._rows: FieldRows | None = None
-        self._known: Known | None = None
         self._frames = FrameRows()
+
+    # The parsers are loaded when there is something to read: without keys there seldom is.
+
+    @functools.cached_property
+    def _read_http1(self) -> Callable[[Source, Source], Parsed]:
+        from capture_analyzer.protocols.http1.connection import parse
+        from capture_analyzer.protocols.http1.head import FieldLines
+
+        return functools.partial(parse, lines=FieldLines(self._redactor))
+
+    @functools.cached_property
+    def _read_http2(self) -> Callable[[Source, Source], DissectedHttp2]:
+        from capture_analyzer.pipeline.dissect.http2 import FieldRows, dissect_http2
+
+        return functools.partial(dissect_http2, rows=FieldRows(self._redactor), frames=self._frames)
+
+    @functools.cached_property
+    def _read_contents(self) -> Callable[[Source, Source, Sequence[Located]], None]:
+        from capture_analyzer.pipeline.dissect.contents import read_contents
+        from capture_analyzer.protocols.llm import Known
+
+        return functools.partial(read_contents, answers=self._answers, known=Known())
 
     def read_opened(self, connection: Connection, opened: OpenedConnection) -> None:
         """Read a decrypted connection, if it is HTTP; keeps the `server_name` it has."""
@@ -160,24 +178,14 @@ class _HttpReader:
 
     def read(self, connection: Connection, protocol: str, client: Source, server: Source) -> None:
         """Read a connection; sets its `server_name`."""
-        number, redactor = connection.connection_no, self._redactor
+        number = connection.connection_no
         found: Parsed | DissectedHttp2
-        # The parsers are loaded when there is something to read: without keys there seldom is.
         if protocol == "http/1.1":
-            from capture_analyzer.protocols.http1.connection import parse
-            from capture_analyzer.protocols.http1.head import FieldLines
-
-            if self._lines is None:
-                self._lines = FieldLines(redactor)
-            found = parse(client, server, self._lines)
+            found = self._read_http1(client, server)
             self.anomalies += _anomalies(number, found.problems)
             self._note_tunnel(number, found.messages)
         elif protocol == "h2":
-            from capture_analyzer.pipeline.dissect.http2 import FieldRows, dissect_http2
-
-            if self._rows is None:
-                self._rows = FieldRows(redactor)
-            found = dissect_http2(client, server, self._rows, self._frames)
+            found = self._read_http2(client, server)
             self.anomalies += found.anomalies
         else:
             return
@@ -185,13 +193,8 @@ class _HttpReader:
             message.tunnelled = True
         self.messages += found.messages
         connection.server_name = found.server_name
-        from capture_analyzer.pipeline.dissect.contents import EVENT_STREAM, read_contents
-        from capture_analyzer.protocols.llm import Known
-
-        if self._known is None:
-            self._known = Known()
-        if any(content.content_type == EVENT_STREAM for content in found.contents):
-            read_contents(client, server, found.contents, self._answers, self._known)
+        if found.contents:
+            self._read_contents(client, server, found.contents)
 
     def _note_tunnel(self, number: int, messages: Sequence[Message]) -> None:
         """Note the tunnel that one of these messages opened, if the connection has none yet."""

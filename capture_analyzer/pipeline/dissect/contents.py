@@ -51,6 +51,8 @@ def read_contents(
         if not content.message.from_client and content.content_type == EVENT_STREAM:
             content.message.stream = _events(server, content, answers, known)
             streamed.add(_pair(content.message))
+    if not streamed:
+        return
     for content in located:
         if content.message.from_client and _pair(content.message) in streamed:
             _request(client, content)

@@ -28,10 +28,9 @@ class Source:
     """
 
     __slots__ = (
-        "_buffer_nos",
         "_first",
         "_gaps",
-        "_shifts",
+        "_spans",
         "captured_end",
         "end",
         "ends",
@@ -49,8 +48,7 @@ class Source:
         self.solid = b""
         self.captured_end = self.shift = self._first = 0
         self._gaps: list[tuple[int, int]] | None = None
-        self._shifts: Sequence[int] = []  # where each chunk lies in its buffer; see `_place`
-        self._buffer_nos: Sequence[int] = []
+        self._spans: _Spans | None = None
         if not len(starts):
             self.end = stream.end
             return
@@ -85,31 +83,9 @@ class Source:
             if start < self._first:
                 return b""
             return self.solid[start + self.shift : min(stop, self.captured_end) + self.shift]
-        starts, ends = self.starts, self.ends
-        index = bisect_right(starts, start) - 1
-        if index < 0 or start >= ends[index]:
-            return b""
-        if stop <= ends[index]:
-            return bytes(self._part(index, start, stop))
-        parts = [self._part(index, start, ends[index])]
-        index += 1
-        while index < len(starts) and starts[index] == ends[index - 1] and starts[index] < stop:
-            parts.append(self._part(index, starts[index], min(ends[index], stop)))
-            index += 1
-        return b"".join(parts)
-
-    def _part(self, index: int, start: int, stop: int) -> memoryview | bytes:
-        """Bytes of one chunk."""
-        if not self._shifts:
-            self._place()
-        shift = self._shifts[index]
-        return self.stream.buffers[self._buffer_nos[index]][start + shift : stop + shift]
-
-    def _place(self) -> None:
-        """Find where chunks lie: only streams that are read and are not solid need it."""
-        stream = self.stream
-        self._shifts = _numbers(stream.buffer_offsets - stream.starts)
-        self._buffer_nos = _numbers(stream.buffer_nos)
+        if self._spans is None:
+            self._spans = _Spans(self.stream)
+        return self._spans.read(start, stop)
 
     def rest_of_chunk(self, offset: int) -> int:
         """Offset behind the chunk that holds a captured byte."""
@@ -160,3 +136,43 @@ class Source:
 
 def _numbers(values: NDArray[np.integer]) -> Sequence[int]:
     return values.tolist() if len(values) <= MAX_LISTED else values.data
+
+
+class _Spans:
+    """Where the bytes of a stream lie: stretches of one buffer, of one chunk or several."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        starts, numbers = stream.starts, stream.buffer_nos
+        ends = starts + stream.lengths
+        shifts = stream.buffer_offsets - starts
+        breaks = starts[1:] != ends[:-1]
+        breaks |= shifts[1:] != shifts[:-1]
+        breaks |= numbers[1:] != numbers[:-1]
+        last = np.append(np.flatnonzero(breaks), np.arange(len(starts))[-1:])
+        first = np.append(0, last + 1)[:-1]
+        self._starts = _numbers(starts[first])
+        self._ends = _numbers(ends[last])
+        self._shifts = _numbers(shifts[first])
+        self._buffer_nos = _numbers(numbers[first])
+        self._buffers = stream.buffers
+
+    def read(self, start: int, stop: int) -> bytes:
+        """As `Source.read`."""
+        starts, ends = self._starts, self._ends
+        index = bisect_right(starts, start) - 1
+        if index < 0 or start >= ends[index]:
+            return b""
+        if stop <= ends[index]:
+            shift = self._shifts[index]
+            return bytes(self._buffers[self._buffer_nos[index]][start + shift : stop + shift])
+        parts = [self._part(index, start, ends[index])]
+        index += 1
+        while index < len(starts) and starts[index] == ends[index - 1] and starts[index] < stop:
+            parts.append(self._part(index, starts[index], min(ends[index], stop)))
+            index += 1
+        return b"".join(parts)
+
+    def _part(self, index: int, start: int, stop: int) -> memoryview:
+        shift = self._shifts[index]
+        buffer = memoryview(self._buffers[self._buffer_nos[index]])
+        return buffer[start + shift : stop + shift]
