@@ -121,9 +121,10 @@ def chunked(source: Source, start: int, lines: FieldLines, *, from_client: bool)
     content = Content(start, complete=False, pieces=[])
     pieces = content.pieces
     at = size_at = start
+    length = 0
     if pieces is not None and source.solid:
-        at = size_at = _regular_chunks(source, start, pieces)
-    length = sum(size for _, size in pieces or ())
+        size_at, length = _regular_chunks(source, start, pieces)
+        at = size_at
     while True:
         line = source.read(size_at, size_at + 20)
         match = _CHUNK_LINE.match(line)
@@ -176,24 +177,28 @@ def chunked(source: Source, start: int, lines: FieldLines, *, from_client: bool)
     return content
 
 
-def _regular_chunks(source: Source, start: int, pieces: list[tuple[int, int]]) -> int:
+def _regular_chunks(source: Source, start: int, pieces: list[tuple[int, int]]) -> tuple[int, int]:
     """Take the chunks from `start` on that are followed by another, in the usual form.
 
     Returns:
-        Where the size of the next chunk is due.
+        Where the size of the next chunk is due, and how long the chunks are together.
     """
     solid, shift = source.solid, source.shift
     limit = source.captured_end + shift
+    following, add = _BARE_CHUNK_LINE.match, pieces.append
+    length = 0
     match = _FIRST_CHUNK_LINE.match(solid, start + shift, limit)
-    following = _BARE_CHUNK_LINE.match
-    while match is not None and len(pieces) < MAX_PIECES:
+    if match is None:
+        return start, 0
+    for _ in range(MAX_PIECES):
         at, size = match.end(), int(match[1], 16)
         behind = following(solid, at + size, limit) if size else None
         if behind is None:
-            return match.start(1) - shift
-        pieces.append((at - shift, size))
+            break
+        add((at - shift, size))
+        length += size
         match = behind
-    return start if match is None else match.start(1) - shift
+    return match.start(1) - shift, length
 
 
 def _after_gap(source: Source, offset: int, captured: int, from_client: bool) -> int | None:

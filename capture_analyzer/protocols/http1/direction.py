@@ -155,24 +155,26 @@ class Direction:
         while not self.given_up:
             if self.at >= source.captured_end:
                 return None
-            data = source.read(self.at, self.at + 64)
-            if data[:1] in (b"\r", b"\n"):
-                # Empty lines in front of a start line (RFC 9112, section 2.2).
-                self.at += len(data) - len(data.lstrip(b"\r\n"))
-                continue
-            raw, whole = find_end(source, self.at) if data else (b"", False)
+            raw, whole = find_end(source, self.at)
             match = pattern.match(raw)
             if match is None:
-                self.resynchronise(raw)
+                if raw[:1] in (b"\r", b"\n"):
+                    # Empty lines in front of a start line (RFC 9112, section 2.2).
+                    data = source.read(self.at, self.at + _PIECE)
+                    self.at += len(data) - len(data.lstrip(b"\r\n"))
+                else:
+                    self.resynchronise(raw)
                 continue
             message = self.message(self.at)
-            major_minor = match.group(1 if not self.from_client else 3)
-            message.protocol = "http/1.1" if major_minor == b"1.1" else "http/1.0"
-            line = (
-                (printable(match.group(1)), printable(match.group(2)))
-                if self.from_client
-                else (match.group(2).decode(),)
-            )
+            line: tuple[str, ...]
+            if self.from_client:
+                method, target, version = match.groups()
+                line = printable(method), printable(target)
+            else:
+                version, status = match.groups()
+                line = (status.decode(),)
+            if version != b"1.1":
+                message.protocol = "http/1.0"
             fields = raw[match.end() :]
             if not whole:
                 fields = fields[: fields.rfind(b"\n") + 1]  # half a value is not the value

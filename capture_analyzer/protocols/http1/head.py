@@ -86,6 +86,8 @@ def find_end(source: Source, offset: int) -> tuple[bytes, bool]:
         a gap, the end of the capture or `MAX_HEAD_BYTES`.
     """
     if source.solid:
+        if offset < source.starts[0]:
+            return b"", False
         begin = offset + source.shift
         stop = min(offset + MAX_HEAD_BYTES, source.captured_end) + source.shift
         end = _empty_line(source.solid, begin, stop)

@@ -57,9 +57,6 @@ class Source:
         self.end = max(stream.end, captured_end)
         self.starts = _numbers(starts)
         if stream.solid:
-            self._gaps = [(0, first)] if first else []
-            if self.end > captured_end:
-                self._gaps.append((captured_end, self.end - captured_end))
             buffer = stream.buffers[stream.buffer_nos.item(0)]
             if isinstance(buffer, bytes):
                 self.solid, self.shift = buffer, stream.buffer_offsets.item(0) - first
@@ -83,6 +80,13 @@ class Source:
             if start < self._first:
                 return b""
             return self.solid[start + self.shift : min(stop, self.captured_end) + self.shift]
+        index = bisect_right(self.starts, start) - 1
+        if index < 0 or start >= self.ends[index]:
+            return b""
+        if stop <= self.ends[index]:
+            stream = self.stream
+            at = stream.buffer_offsets.item(index) + start - self.starts[index]
+            return bytes(stream.buffers[stream.buffer_nos.item(index)][at : at + stop - start])
         if self._spans is None:
             self._spans = _Spans(self.stream)
         return self._spans.read(start, stop)
@@ -101,7 +105,13 @@ class Source:
     def missing(self, start: int, stop: int) -> int:
         """How many bytes of [start, stop) the capture lacks."""
         if self._gaps is None:
-            self._gaps = self.stream.gaps()
+            first, captured_end = self._first, self.captured_end
+            if self.stream.solid or self.stream.lengths.sum() == captured_end - first:
+                begin = [(0, first)] if first else []
+                rest = self.end - captured_end
+                self._gaps = [*begin, (captured_end, rest)] if rest else begin
+            else:
+                self._gaps = self.stream.gaps()
         if not self._gaps:
             return max(0, stop - max(start, self.captured_end))
         lacking = 0
@@ -148,20 +158,19 @@ class _Spans:
         breaks = starts[1:] != ends[:-1]
         breaks |= shifts[1:] != shifts[:-1]
         breaks |= numbers[1:] != numbers[:-1]
-        last = np.append(np.flatnonzero(breaks), np.arange(len(starts))[-1:])
-        first = np.append(0, last + 1)[:-1]
+        (last,) = breaks.nonzero()
+        first = np.zeros(len(last) + 1, np.int64)
+        first[1:] = last + 1
         self._starts = _numbers(starts[first])
-        self._ends = _numbers(ends[last])
+        self._ends = _numbers(np.append(ends[last], ends[-1]))
         self._shifts = _numbers(shifts[first])
         self._buffer_nos = _numbers(numbers[first])
         self._buffers = stream.buffers
 
     def read(self, start: int, stop: int) -> bytes:
-        """As `Source.read`."""
+        """As `Source.read`, where `start` is captured."""
         starts, ends = self._starts, self._ends
         index = bisect_right(starts, start) - 1
-        if index < 0 or start >= ends[index]:
-            return b""
         if stop <= ends[index]:
             shift = self._shifts[index]
             return bytes(self._buffers[self._buffer_nos[index]][start + shift : stop + shift])

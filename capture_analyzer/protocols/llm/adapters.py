@@ -33,7 +33,7 @@ def classify(event_type: str, data: bytes) -> EventFacts:
     for adapter in (openai.chat, openai.responses, anthropic.messages):
         facts = adapter(event_type, content)
         if facts is not None:
-            return facts._replace(marked=True)
+            return EventFacts(*facts[:-1], marked=True)
     return generic.json_object(event_type, content)
 
 

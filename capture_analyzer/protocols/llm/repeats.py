@@ -59,7 +59,7 @@ class _Shape(NamedTuple):
         ):
             return None
         size = _characters(data[len(before) : len(data) - len(behind)])
-        return self.facts._replace(generated_chars=self.others + size) if size else None
+        return EventFacts("content", self.others + size, *self.facts[2:]) if size else None
 
 
 class Known:
@@ -77,12 +77,14 @@ class Known:
         """What an event says without what is its answer's own; None if it isn't known."""
         return self._facts.get((event_type, rest))
 
-    def shape(self, event_type: str, rest: bytes) -> _Shape | None:
-        """The shape of an event without what is its answer's own; None if it isn't known."""
+    def shape(self, event_type: str, rest: bytes) -> tuple[_Shape, EventFacts] | None:
+        """The shape of such an event, and what it says; None if it isn't known."""
         for number, shape in enumerate(self._shapes):
-            if rest.startswith(shape.before) and shape.read(event_type, rest) is not None:
-                self._shapes.insert(0, self._shapes.pop(number))
-                return shape
+            if rest.startswith(shape.before):
+                said = shape.read(event_type, rest)
+                if said is not None:
+                    self._shapes.insert(0, self._shapes.pop(number))
+                    return shape, said
         return None
 
     def add_facts(self, event_type: str, rest: bytes, said: EventFacts) -> None:
@@ -151,22 +153,21 @@ class Repeats:
         said = known.facts(event_type, rest)
         if said is not None:
             return said
-        shape = known.shape(event_type, rest)
-        if shape is not None:
+        found = known.shape(event_type, rest)
+        if found is not None:
+            shape, said = found
             if own:
                 shape = shape._replace(before=own[0] + shape.before[1:])
             self._set(shape)
-            said = shape.read(event_type, data)
-            assert said is not None
             return said
         said = classify(event_type, data)
-        shape = self._learn(event_type, data, said)
-        if shape is None:
+        learnt = self._learn(event_type, data, said)
+        if learnt is None:
             known.add_facts(event_type, rest, said)
         elif own is None:
-            known.add_shape(shape)
-        elif len(shape.before) > own.end():
-            known.add_shape(shape._replace(before=b"{" + shape.before[own.end() :]))
+            known.add_shape(learnt)
+        elif len(learnt.before) > own.end():
+            known.add_shape(learnt._replace(before=b"{" + learnt.before[own.end() :]))
         return said
 
     def _learn(self, event_type: str, data: bytes, said: EventFacts) -> _Shape | None:
