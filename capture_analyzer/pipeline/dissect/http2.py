@@ -149,6 +149,8 @@ class _Reader:
         source, end, head_end = self._source, message.end, message.head_end
         first = source.last_chunk(message.offset)
         last = source.last_chunk(max(message.offset, end - 1))
+        first_no, first_seen_ns, first_usable_ns = source.arrival(first)
+        last_no, last_seen_ns, last_usable_ns = source.arrival(last)
         fields = self._rows.rows(message.fields)
         if message.trailers:
             fields += self._rows.trailers(message.trailers)
@@ -162,21 +164,19 @@ class _Reader:
             fields=fields,
             content_bytes=message.content_octets,
             missing_bytes=message.missing_octets,
-            first_packet_no=source.packet_no(first),
-            last_packet_no=source.packet_no(last),
-            seen_ns=source.seen_ns(first),
-            start_ns=source.usable_ns(first),
-            last_ns=source.seen_ns(last),
+            first_packet_no=first_no,
+            last_packet_no=last_no,
+            seen_ns=first_seen_ns,
+            start_ns=first_usable_ns,
+            last_ns=last_seen_ns,
             transport_offset=source.in_transport(message.offset),
             complete=message.ended,
             start_certain=head_end is not None,
         )
         if message.ended:
-            row.end_ns = source.usable_ns(last)
+            row.end_ns = last_usable_ns
         if head_end is not None:
-            head = source.last_chunk(head_end - 1)
-            row.head_ns = source.usable_ns(head)
-            row.head_packet_no = source.packet_no(head)
+            row.head_packet_no, _, row.head_ns = source.arrival(source.last_chunk(head_end - 1))
         if message.reset_code is not None and message.reset_offset is not None:
             row.reset_code = message.reset_code
             row.reset_ns = source.usable_ns(source.last_chunk(message.reset_offset))

@@ -165,7 +165,6 @@ class Direction:
                 else:
                     self.resynchronise(raw)
                 continue
-            message = self.message(self.at)
             line: tuple[str, ...]
             if self.from_client:
                 method, target, version = match.groups()
@@ -173,18 +172,15 @@ class Direction:
             else:
                 version, status = match.groups()
                 line = (status.decode(),)
-            if version != b"1.1":
-                message.protocol = "http/1.0"
             fields = raw[match.end() :]
             if not whole:
                 fields = fields[: fields.rfind(b"\n") + 1]  # half a value is not the value
             section = self.lines.section(fields)
-            message.fields = section.fields
             end = self.at + len(raw)
-            if whole:
-                chunk = source.last_chunk(end - 1)
-                message.head_packet_no = source.packet_no(chunk)
-                message.head_ns = source.usable_ns(chunk)
+            message = self.message(self.at, end if whole else None)
+            message.fields = section.fields
+            if version != b"1.1":
+                message.protocol = "http/1.0"
             for clause in section.problems:
                 self.note("http-malformed", clause, self.at)
             head = Head(message, section, line, end, whole, self.skipped)
@@ -280,12 +276,17 @@ class Direction:
         else:
             self.at = found
 
-    def message(self, offset: int) -> Message:
-        """A message that begins at a captured offset."""
+    def message(self, offset: int, head_end: int | None = None) -> Message:
+        """A message that begins at a captured offset.
+
+        Args:
+            offset: where it begins.
+            head_end: where its header section ends; None if that is not known.
+        """
         source = self.source
         chunk = source.last_chunk(offset)
-        packet_no, seen_ns = source.packet_no(chunk), source.seen_ns(chunk)
-        return Message(
+        packet_no, seen_ns, usable_ns = source.arrival(chunk)
+        message = Message(
             self.stream.connection_no,
             self.from_client,
             offset,
@@ -294,10 +295,15 @@ class Direction:
             first_packet_no=packet_no,
             last_packet_no=packet_no,
             seen_ns=seen_ns,
-            start_ns=source.usable_ns(chunk),
+            start_ns=usable_ns,
             last_ns=seen_ns,
-            transport_offset=source.in_transport(offset),
+            transport_offset=source.origin(chunk, offset),
         )
+        if head_end is not None:
+            if head_end > source.ends[chunk]:
+                packet_no, _, usable_ns = source.arrival(source.last_chunk(head_end - 1))
+            message.head_packet_no, message.head_ns = packet_no, usable_ns
+        return message
 
     def finish(self, message: Message, end: int, *, complete: bool) -> None:
         """Fill in length, last packet and times of a message that ends in front of `end`."""
@@ -305,11 +311,10 @@ class Direction:
         end = min(end, source.end)
         message.length = end - message.offset
         chunk = source.last_chunk(end - 1)
-        message.last_packet_no = source.packet_no(chunk)
-        message.last_ns = source.seen_ns(chunk)
+        message.last_packet_no, message.last_ns, usable_ns = source.arrival(chunk)
         message.complete = complete
         if complete:
-            message.end_ns = source.usable_ns(chunk)
+            message.end_ns = usable_ns
         if end > source.ends[chunk] or source.starts[chunk] > message.offset:
             message.missing_bytes = source.missing(message.offset, end)
 

@@ -80,13 +80,16 @@ class Source:
             if start < self._first:
                 return b""
             return self.solid[start + self.shift : min(stop, self.captured_end) + self.shift]
-        index = bisect_right(self.starts, start) - 1
-        if index < 0 or start >= self.ends[index]:
+        starts = self.starts
+        index = bisect_right(starts, start) - 1
+        if index < 0 or start >= (end := self.ends[index]):
             return b""
-        if stop <= self.ends[index]:
+        following = index + 1
+        if stop <= end or following == len(starts) or starts[following] > end:  # in one chunk
             stream = self.stream
-            at = stream.buffer_offsets.item(index) + start - self.starts[index]
-            return bytes(stream.buffers[stream.buffer_nos.item(index)][at : at + stop - start])
+            shift = stream.buffer_offsets.item(index) - starts[index]
+            buffer = stream.buffers[stream.buffer_nos.item(index)]
+            return bytes(buffer[start + shift : min(stop, end) + shift])
         if self._spans is None:
             self._spans = _Spans(self.stream)
         return self._spans.read(start, stop)
@@ -125,11 +128,23 @@ class Source:
 
     def in_transport(self, offset: int) -> int:
         """Where a byte lies in the transport's stream, in front of any decryption."""
-        origins = self.stream.origins
-        if origins is None or not self.starts:
+        if self.stream.origins is None or not self.starts:
             return offset
-        chunk = max(bisect_right(self.starts, offset) - 1, 0)
-        return origins.item(chunk) + offset - self.starts[chunk]
+        return self.origin(max(self.last_chunk(offset), 0), offset)
+
+    def origin(self, chunk: int, offset: int) -> int:
+        """Likewise, of a byte in or behind a chunk."""
+        origins = self.stream.origins
+        return offset if origins is None else origins.item(chunk) + offset - self.starts[chunk]
+
+    def arrival(self, chunk: int) -> tuple[int, int, int]:
+        """(packet that brought a chunk, when it was captured, when it was usable)."""
+        stream = self.stream
+        return (
+            stream.packet_nos.item(chunk),
+            stream.seen_ns.item(chunk),
+            stream.usable_ns.item(chunk),
+        )
 
     def packet_no(self, chunk: int) -> int:
         """The packet that brought a chunk."""
