@@ -143,9 +143,11 @@ class Repeats:
         said = self._shape.read(event_type, data) if self._shape is not None else None
         if said is not None:
             return said
-        if len(data) > _LONG:
+        is_object = data.lstrip().startswith(b"{")
+        if not is_object or len(data) > _LONG:
             said = classify(event_type, data)
-            self._learn(event_type, data, said)
+            if is_object:
+                self._learn(event_type, data, said)
             return said
         known = self._known
         own = _OWN.match(data)
