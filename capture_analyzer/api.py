@@ -12,13 +12,10 @@ from capture_analyzer.model.analysis import Analysis
 from capture_analyzer.model.capture import Capture
 from capture_analyzer.model.progress import Progress, silent
 from capture_analyzer.model.room import Room
-from capture_analyzer.model.scheduler import InProcess
+from capture_analyzer.model.scheduler import InProcess, Scheduler
 from capture_analyzer.model.secrets import Secrets
 from capture_analyzer.model.selection import parse_selection
-from capture_analyzer.pipeline import workers
 from capture_analyzer.pipeline.build import build
-from capture_analyzer.pipeline.workers import can_fork
-from capture_analyzer.readers.key_log import parse_key_log, read_key_log
 from capture_analyzer.readers.spool import DEFAULT_LIMIT_BYTES
 from capture_analyzer.version import __version__
 
@@ -80,9 +77,7 @@ def analyze(
     try:
         room = Room(limit=max_spool)
         packets = readers.open_captures(names, max_spool=max_spool, room=room, progress=progress)
-        several = jobs > 1 and can_fork() and len(packets) >= workers.FEWEST_PACKETS
-        room.shared = several
-        scheduler = workers.Processes(jobs, room) if several else InProcess()
+        scheduler = _scheduler(jobs, len(packets), room)
         tables = build(
             packets,
             secrets=_secrets(packets, keylogs),
@@ -103,10 +98,23 @@ def analyze(
     return Analysis(tables, findings, outcomes, __version__, scheduler)
 
 
+def _scheduler(jobs: int, packets: int, room: Room) -> Scheduler:
+    """Who works: as many processes as may, if there is enough to do for more than one."""
+    if jobs > 1:
+        from capture_analyzer.pipeline import workers
+
+        if workers.can_fork() and packets >= workers.FEWEST_PACKETS:
+            room.shared = True
+            return workers.Processes(jobs, room)
+    return InProcess()
+
+
 def _secrets(packets: Capture, keylogs: Sequence[str | Path]) -> Secrets | None:
     """All secrets that were given, in files or inside the capture; None if none were."""
     if not keylogs and not packets.secrets:
         return None
+    from capture_analyzer.readers.key_log import parse_key_log, read_key_log
+
     secrets = Secrets()
     for text in packets.secrets:
         secrets.merge(parse_key_log(text))

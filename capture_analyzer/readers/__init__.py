@@ -25,7 +25,6 @@ from capture_analyzer.model.capture import Capture
 from capture_analyzer.model.progress import Progress, silent
 from capture_analyzer.model.room import IN_MEMORY, Room
 from capture_analyzer.readers.inputs import allow_open_files, find_inputs
-from capture_analyzer.readers.merge import merge
 from capture_analyzer.readers.pcap import is_pcap, read_pcap
 from capture_analyzer.readers.source import open_source
 from capture_analyzer.readers.spool import DEFAULT_LIMIT_BYTES, Spool
@@ -96,7 +95,12 @@ def open_captures(
         if len(inputs) == 1 or inputs[0].named:
             raise last
         raise UnsupportedFormatError(names[0], "there is no capture among these files")
-    merged = captures[0] if len(captures) == 1 else merge(captures, room)
+    if len(captures) == 1:
+        merged = captures[0]
+    else:
+        from capture_analyzer.readers.merge import merge
+
+        merged = merge(captures, room)
     if skipped:
         detail = "files that are no captures are left out: " + _some(skipped)
         merged.anomalies.append(Anomaly("file-skipped", "capture", detail))

@@ -37,7 +37,6 @@ from capture_analyzer.protocols.tls.records import (
     walk_rows,
 )
 from capture_analyzer.protocols.tls.roles import CLOSE_NOTIFY_BYTES
-from capture_analyzer.protocols.tls.usual import find_usual
 
 if TYPE_CHECKING:
     from capture_analyzer.pipeline.dissect.decrypt import OpenedConnection
@@ -110,6 +109,8 @@ def dissect_tls(
     clear_types = np.zeros(len(connections), np.bool_)  # the outer type tells what is inside
     alone = np.ones(len(numbers), np.bool_)
     if len(numbers) >= MANY:
+        from capture_analyzer.protocols.tls.usual import find_usual
+
         speakers = [connections[number] for number in numbers.tolist()]
         usual = find_usual(
             chunks, walked, records, first, totals, _rtts_ns(speakers), most=HEAD_RECORDS

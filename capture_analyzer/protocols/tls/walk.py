@@ -42,6 +42,8 @@ class Walk:
     def __init__(self, chunks: Chunks) -> None:
         self.chunks = chunks
         self.ends = chunks.starts + chunks.lengths
+        # A chunk's byte at stream offset x lies at x + shift in its buffer.
+        self.shifts = chunks.buffer_offsets - chunks.starts
         # row * span + offset orders the bytes of all streams.
         self.span = int(self.ends.max(initial=0)) + 2 * MAX_FRAGMENT
         self.views = [memoryview(buffer) for buffer in chunks.buffers]
@@ -153,20 +155,20 @@ class Walk:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """(type, version, length) of the headers at these offsets.
 
-        Type 0 where the header does not lie in one chunk.
+        Type 0 where the header does not lie in one chunk, or at the very end of a buffer.
         """
         chunks = self.chunks
-        at = chunks.buffer_offsets[chunk] + (offset - chunks.starts[chunk])
+        at = self.shifts[chunk] + offset
         at[ends_here - offset < HEADER_BYTES] = -1
         if len(chunks.buffers) == 1:
-            raw = _gather(chunks.buffers[0], at)
+            raw = _first_five(chunks.buffers[0], at)
         else:
-            raw = np.zeros((5, len(at)), np.int64)
+            raw = np.zeros(len(at), np.int64)
             which = chunks.buffer_nos[chunk]
             for buffer_no in np.flatnonzero(np.bincount(which)).tolist():
                 mine = np.flatnonzero(which == buffer_no)
-                raw[:, mine] = _gather(chunks.buffers[buffer_no], at[mine])
-        return raw[0], raw[1] << 8 | raw[2], raw[3] << 8 | raw[4]
+                raw[mine] = _first_five(chunks.buffers[buffer_no], at[mine])
+        return raw >> 32, raw >> 16 & 0xFFFF, raw & 0xFFFF
 
     def follow(self, row: int, offset: int, chunk: int) -> None:
         """Walk one stream to its end; `chunk` is the chunk that holds the byte at `offset`."""
@@ -174,8 +176,7 @@ class Walk:
         starts = self.chunks.starts[low:high].tolist()
         ends = self.ends[low:high].tolist()
         buffer_nos = self.chunks.buffer_nos[low:high].tolist()
-        # A chunk's byte at stream offset x lies at x + shift in its buffer.
-        shifts = (self.chunks.buffer_offsets[low:high] - self.chunks.starts[low:high]).tolist()
+        shifts = self.shifts[low:high].tolist()
         views, flat, count = self.views, self.flat, high - low
         index = 0
         found: tuple[int, int] | None
@@ -324,17 +325,16 @@ class Walk:
         return b"".join(parts)
 
 
-def _gather(buffer: memoryview | bytes, at: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The five bytes at each position, as five rows; zeros where the position is -1."""
-    data = np.frombuffer(buffer, np.uint8)
-    raw = np.empty((HEADER_BYTES, len(at)), np.int64)
-    absent = at < 0
-    if absent.any():
-        at = np.where(absent, 0, at)
-    if len(data) < HEADER_BYTES:
-        raw[:] = 0
-        return raw
-    for index in range(HEADER_BYTES):
-        raw[index] = data.take(at + index, mode="clip")
-    raw[0][absent] = 0
+def _first_five(buffer: memoryview | bytes, at: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The five bytes at each position as one number; 0 where fewer than eight are left, or at -1.
+
+    Eight are taken, as one unaligned number: five by themselves would take five times as long.
+    """
+    count = len(buffer) - 7
+    outside = (at < 0) | (at >= count)
+    if count < 1:
+        return np.zeros(len(at), np.int64)
+    words = np.ndarray(count, ">u8", buffer, strides=(1,))
+    raw = (words[np.where(outside, 0, at)] >> 24).astype(np.int64)
+    raw[outside] = 0
     return raw
