@@ -164,7 +164,7 @@ def concatenate(table: type[T], parts: Iterable[T]) -> T:
     )
 
 
-_ROWS_AT_ONCE: Final = 20_000
+_ROWS_AT_ONCE: Final = 5_000
 
 
 def in_rows(*columns: NDArray[Any]) -> Iterator[tuple[Any, ...]]:

@@ -140,13 +140,13 @@ class _Batch:
         packets.mechanism[segments.index[resends.element]] = resends.mechanism
         packets.spurious[segments.index[resends.element]] = resends.spurious
         self.holes = find_holes(segments, coverage, selective, resends, first, at_receiver, path)
-        self.pieces = find_pieces(segments, coverage, resends, at_receiver)
         self.path = known = path_of(packets, segments, handshakes, nearest, first, last)
         fresh = fresh_data(segments)
         held = find_held(segments, known, fresh, resends.element)
         limited = find_limits(segments, known, probe, fresh)
         self.queues = find_queues(packets, segments, known, fresh, resends.element)
         self.limits = sorted_rows(concatenate(Limits, [limited, held]))
+        self.pieces = find_pieces(segments, coverage, resends, at_receiver)
         sums.add(segments, resends, label, self.pieces, first, last)
         self.anomalies = [
             Anomaly(

@@ -92,7 +92,14 @@ def cover(segments: Segments) -> Coverage:
     return coverage
 
 
-def _fill(segments: Segments, coverage: Coverage) -> None:
+def _in_gaps(segments: Segments, coverage: Coverage) -> list[Ints]:
+    """What of each segment below falls into which gap, in no order.
+
+    Writes ``coverage.below_gap``.
+
+    Returns:
+        Columns: the gap, the row of `below`, begin and end (keys).
+    """
     below = coverage.below
     floor = segments.stream[below] * SPAN
     begin = np.maximum(segments.begin[below], 0) + floor
@@ -102,14 +109,21 @@ def _fill(segments: Segments, coverage: Coverage) -> None:
     count = np.clip(last - first, 0, MAX_GAPS_A_SEGMENT)
     count[end <= begin] = 0
     hit = np.flatnonzero(count)
-    if not len(hit):
-        return
     coverage.below_gap[hit] = first[hit]
     source = np.repeat(hit, count[hit])
     within = np.arange(len(source)) - np.repeat(np.cumsum(count[hit]) - count[hit], count[hit])
     gap = first[source] + within
     piece_begin = np.maximum(begin[source], coverage.gap_begin[gap])
     piece_end = np.minimum(end[source], coverage.gap_end[gap])
+    return [gap, source, piece_begin, piece_end]
+
+
+def _fill(segments: Segments, coverage: Coverage) -> None:
+    """Find out what segments below brought for the first time."""
+    below = coverage.below
+    gap, source, piece_begin, piece_end = _in_gaps(segments, coverage)
+    if not len(gap):
+        return
     order = np.lexsort((source, piece_begin, gap))
     gap, source = gap[order], source[order]
     piece_begin, piece_end = piece_begin[order], piece_end[order]

@@ -58,13 +58,25 @@ def find_holes(
         _tails(segments, resends, round_trip),
         reported_holes(segments, coverage, selective, resends, at_receiver),
     )
-    columns = [np.concatenate(parts) for parts in zip(*kinds, strict=True)]
+    found = [columns for columns in kinds if len(columns[0])]
+    if not found:
+        return Holes()
+    columns = (
+        found[0]
+        if len(found) == 1
+        else [np.concatenate(parts) for parts in zip(*found, strict=True)]
+    )
+    del kinds, found  # there may be as many holes as packets
     key, length, kind, opened, filled, opener, filler, confidence = columns
     # Captures of several queues may run backwards a little; no hole closes before it opens.
     filled = np.where(filled == NO_TIME, NO_TIME, np.maximum(filled, opened))
     stream = key // SPAN
     order = np.lexsort((key, opened, stream // 2))
-    packet = np.append(segments.index + 1, 0)  # element -1 → packet 0: none
+
+    def packet(elements: NDArray[np.intp]) -> NDArray[np.int32]:
+        """Packet numbers; 0 for -1."""
+        return np.where(elements >= 0, segments.index[elements] + 1, 0).astype(np.int32)
+
     return Holes(
         connection_no=(stream // 2 + first_connection)[order].astype(np.int32),
         from_client=(stream % 2 == 0)[order],
@@ -73,8 +85,8 @@ def find_holes(
         kind=kind[order].astype(np.uint8),
         opened_ns=opened[order],
         filled_ns=filled[order],
-        opened_packet_no=packet[opener[order]].astype(np.int32),
-        filled_packet_no=packet[filler[order]].astype(np.int32),
+        opened_packet_no=packet(opener[order]),
+        filled_packet_no=packet(filler[order]),
         confidence=confidence[order].astype(np.float32),
     )
 

@@ -18,12 +18,12 @@ was lost too, and it came as late as a timer would.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from capture_analyzer.model.column import NO_TIME, in_rows
+from capture_analyzer.model.column import NO_TIME, distinct, in_rows
 from capture_analyzer.model.packets import HAS_TIMESTAMPS, MECHANISMS, Packets
 from capture_analyzer.model.quick_dataclass import quick_dataclass
 from capture_analyzer.pipeline.tcp.coverage import Coverage
@@ -86,49 +86,12 @@ def name_mechanisms(
     rows = np.flatnonzero(resends.resent)
     if not len(rows):
         return
-    element = resends.element[rows]
-    stream = segments.stream[element]
-    end = segments.end[element]
-    peer = segments.peer[element]
-    reported = _reported(segments, selective, peer, end + stream * SPAN)
-    reported |= _duplicate_acks(segments, label, peer) >= _DUPLICATE_ACKS
-    # Since when its bytes were missing: their last copy, or what showed the hole.
-    gap = resends.gap[rows]
-    last = np.maximum(element - 1, segments.starts[stream])
-    since = np.where(resends.original[rows] >= 0, resends.original[rows], last)
-    since[gap >= 0] = coverage.gap_opener[gap[gap >= 0]]
-    waited = segments.time[element] - segments.time[since]
-    rtt = round_trip[stream]
-    stamp = packets.tsval[segments.index[element]]
-    units = timestamp_units(packets, segments, stream)
-    begin = segments.begin[element]
-    by_clock = (stamp - packets.tsval[segments.index[since]]).view(np.int32) * units
-    # Of bytes that were sent again before, since then.
-    earlier = _earlier(stream, begin)
-    again, stamp = earlier >= 0, stamp.astype(np.int64)
-    time = segments.time[element]
-    waited = np.where(again, time - time[earlier], waited)
-    by_clock = np.where(again, ((stamp - stamp[earlier]) & 0x7FFFFFFF) * units, by_clock)
-    columns = (
-        stream,
-        begin,
-        end,
-        segments.before[element],
-        segments.peer_acked(element),
-        again,
-        np.maximum(waited, by_clock),
-        waited,
-        np.where(rtt == NO_TIME, 0, rtt),
-        reported,
-        with_sack[stream],
-        since,
+    columns = _columns(
+        packets, segments, coverage, selective, resends, label, round_trip, with_sack, rows
     )
-    # A lost tail of which the sender's count misses two packets: the probe was lost as well.
-    step = packets.ip_id[segments.index[element]] - packets.ip_id[segments.index[last]]
-    probed = resends.tail[rows] & (step > _ONE_MISSING)
     result: list[int] = []
     state = _State(-1)
-    for row in in_rows(*columns, probed):
+    for row in in_rows(*columns):
         (
             of,
             begin_,
@@ -170,6 +133,68 @@ def name_mechanisms(
     resends.mechanism[rows] = result
 
 
+def _columns(
+    packets: Packets,
+    segments: Segments,
+    coverage: Coverage,
+    selective: Selective,
+    resends: Resends,
+    label: NDArray[np.uint8],
+    round_trip: Ints,
+    with_sack: Bools,
+    rows: NDArray[np.intp],
+) -> tuple[NDArray[Any], ...]:
+    """What is looked at of each repeat (`rows` of `resends`), one column each.
+
+    Args are those of `name_mechanisms`. The columns are, in their order: stream; first byte and
+    the one behind the last; what was sent, and acknowledged, before; it repeats what was sent
+    again before; how long since the last copy, by the capture's clock or the sender's, and by
+    the capture's alone; the round trip, 0 = unknown; the receiver had reported later data; it
+    may do so; the element since which the bytes were missing; a probe was lost.
+    """
+    element = resends.element[rows]
+    stream = segments.stream[element]
+    end = segments.end[element]
+    peer = segments.peer[element]
+    reported = _reported(segments, selective, peer, end + stream * SPAN)
+    reported |= _duplicate_acks(segments, label, peer) >= _DUPLICATE_ACKS
+    # Since when its bytes were missing: their last copy, or what showed the hole.
+    gap = resends.gap[rows]
+    last = np.maximum(element - 1, segments.starts[stream])
+    since = np.where(resends.original[rows] >= 0, resends.original[rows], last)
+    since[gap >= 0] = coverage.gap_opener[gap[gap >= 0]]
+    waited = segments.time[element] - segments.time[since]
+    rtt = round_trip[stream]
+    stamp = packets.tsval[segments.index[element]]
+    streams = distinct(stream)
+    units = timestamp_units(packets, segments, streams)[np.searchsorted(streams, stream)]
+    begin = segments.begin[element]
+    by_clock = (stamp - packets.tsval[segments.index[since]]).view(np.int32) * units
+    # Of bytes that were sent again before, since then.
+    earlier = _earlier(stream, begin)
+    again, stamp = earlier >= 0, stamp.astype(np.int64)
+    time = segments.time[element]
+    waited = np.where(again, time - time[earlier], waited)
+    by_clock = np.where(again, ((stamp - stamp[earlier]) & 0x7FFFFFFF) * units, by_clock)
+    # A lost tail of which the sender's count misses two packets: the probe was lost as well.
+    step = packets.ip_id[segments.index[element]] - packets.ip_id[segments.index[last]]
+    return (
+        stream,
+        begin,
+        end,
+        segments.before[element],
+        segments.peer_acked(element),
+        again,
+        np.maximum(waited, by_clock),
+        waited,
+        np.where(rtt == NO_TIME, 0, rtt),
+        reported,
+        with_sack[stream],
+        since,
+        resends.tail[rows] & (step > _ONE_MISSING),
+    )
+
+
 def _earlier(stream: Ints, begin: Ints) -> Ints:
     """For each repeat the one before it that began with the same byte; -1 = none."""
     result = np.full(len(begin), -1, np.int64)
@@ -187,12 +212,12 @@ def _reported(segments: Segments, selective: Selective, peer: Ints, end: Ints) -
     return (row >= 0) & (selective.highest[row] > end)
 
 
-def _duplicate_acks(segments: Segments, label: NDArray[np.uint8], peer: Ints) -> Ints:
+def _duplicate_acks(segments: Segments, label: NDArray[np.uint8], peer: Ints) -> NDArray[np.int32]:
     """How many duplicate ACKs the peer has sent since it last acknowledged something new."""
-    total = np.cumsum(label == CODE["dup_ack"])
+    total = np.cumsum(label == CODE["dup_ack"], dtype=np.int32)
     known, peer = peer >= 0, np.maximum(peer, 0)
     begun = np.searchsorted(segments.ack_top, segments.ack_top[peer])
-    since: Ints = np.where(known, total[peer] - total[begun], 0)
+    since: NDArray[np.int32] = np.where(known, total[peer] - total[begun], 0)
     return since
 
 

@@ -237,9 +237,9 @@ def _find_pairs(segments: Segments, path: Path, fresh: NDArray[np.intp]) -> _Pai
     known = (path.near != NO_TIME) & (path.far != NO_TIME)
     # A stream of which not enough is known has no small segments.
     limit = np.where(known, path.mss, 0)
-    small = segments.length < np.repeat(limit, segments.counts)
-    small &= (segments.flags & (SYN | RST)) == 0
-    small, stream = small[fresh], segments.stream[fresh]
+    stream = segments.stream[fresh]
+    small = segments.length[fresh] < limit[stream]
+    small &= (segments.flags[fresh] & (SYN | RST)) == 0
     at = np.flatnonzero(small[1:] & small[:-1] & (stream[1:] == stream[:-1]))
     return fresh[at], fresh[at + 1], stream[at]
 
@@ -253,17 +253,17 @@ class _Counts:
         repeats: sent again.
     """
 
-    data: Ints
-    repeats: Ints
+    data: NDArray[np.int32]
+    repeats: NDArray[np.int32]
 
     @classmethod
     def of(cls, segments: Segments, again: NDArray[np.intp]) -> _Counts:
         """Count them."""
-        data = np.zeros(len(segments) + 1, np.int64)
-        np.cumsum((segments.length > 0).astype(np.int64), out=data[1:])
+        data = np.zeros(len(segments) + 1, np.int32)
+        np.cumsum(segments.length > 0, out=data[1:])
         repeats = np.zeros_like(data)
         repeats[again + 1] = 1
-        return cls(data, np.cumsum(repeats))
+        return cls(data, np.cumsum(repeats, out=repeats))
 
 
 def _undisturbed(segments: Segments, counts: _Counts, pairs: _Pairs) -> _Pairs:

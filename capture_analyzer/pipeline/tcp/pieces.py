@@ -18,8 +18,8 @@ from capture_analyzer.pipeline.tcp.segments import SPAN, Bools, Ints, Segments
 class BatchPieces:
     """Pieces of a batch: as `Pieces`, but by stream instead of bounds."""
 
-    packet: NDArray[np.intp]
-    skip: Ints
+    packet: NDArray[np.int32]
+    skip: NDArray[np.int32]
     stream: Ints
     begin: Ints
     length: Ints
@@ -73,12 +73,14 @@ def find_pieces(
     acked[some ^ 1] = segments.ack_top[last] - some * SPAN
     # One byte acknowledged beyond the last is the FIN's, seen or not (RFC 9293, 3.4).
     end = np.where(acked > end + 1, acked, end)
+    length = stop - begin
+    begin = begin - stream * SPAN
     return BatchPieces(
-        packet=segments.index[element],
-        skip=begin - stream * SPAN - segments.begin[element],
+        packet=segments.index[element].astype(np.int32),
+        skip=(begin - segments.begin[element]).astype(np.int32),
         stream=stream,
-        begin=begin - stream * SPAN,
-        length=stop - begin,
+        begin=begin,
+        length=length,
         arrival=arrival,
         end=end,
         mid=segments.mid,
