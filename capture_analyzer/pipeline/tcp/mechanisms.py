@@ -163,6 +163,7 @@ def _columns(
     last = np.maximum(element - 1, segments.starts[stream])
     since = np.where(resends.original[rows] >= 0, resends.original[rows], last)
     since[gap >= 0] = coverage.gap_opener[gap[gap >= 0]]
+    del gap, peer  # nearly every packet may be a repeat: columns count
     waited = segments.time[element] - segments.time[since]
     rtt = round_trip[stream]
     stamp = packets.tsval[segments.index[element]]
@@ -176,8 +177,11 @@ def _columns(
     time = segments.time[element]
     waited = np.where(again, time - time[earlier], waited)
     by_clock = np.where(again, ((stamp - stamp[earlier]) & 0x7FFFFFFF) * units, by_clock)
+    del earlier, stamp, time, units
     # A lost tail of which the sender's count misses two packets: the probe was lost as well.
     step = packets.ip_id[segments.index[element]] - packets.ip_id[segments.index[last]]
+    longest = np.maximum(waited, by_clock)
+    del by_clock, last
     return (
         stream,
         begin,
@@ -185,7 +189,7 @@ def _columns(
         segments.before[element],
         segments.peer_acked(element),
         again,
-        np.maximum(waited, by_clock),
+        longest,
         waited,
         np.where(rtt == NO_TIME, 0, rtt),
         reported,
