@@ -194,12 +194,7 @@ def open_records(
         decryptor, records.end(first_protected - 1) if 0 < first_protected <= count else None
     )
     fragments = Fragments(records)
-    # Of most directions few are looked at: those in front of a row of others.
-    offsets, lengths, run_ends = (
-        everything.offset.data,
-        everything.length.data,
-        everything.run_end.data,
-    )
+    offsets, lengths, run_ends, content_types, complete = everything.cells
     index = first_protected
     while index < count:
         record = first + index
@@ -212,13 +207,13 @@ def open_records(
             if contents:
                 place.at = plain.add_run(index, contents, others, place.at, lead, typed=typed)
                 index += len(contents)
-                place.end = offsets[first + index - 1] + HEADER_BYTES + lengths[first + index - 1]
+                place.end = records.end(index - 1)
                 continue
         place.end = offset + HEADER_BYTES + length
         index += 1
-        if everything.content_type[record] == CHANGE_CIPHER_SPEC:
+        if content_types[record] == CHANGE_CIPHER_SPEC:
             continue  # a dummy in TLS 1.3 (RFC 8446, appendix D.4)
-        if not everything.complete[record]:
+        if not complete[record]:
             place.incomplete(length)
             continue
         opened = decryptor.open(*fragments.one(index - 1))
@@ -229,7 +224,7 @@ def open_records(
             place.found(opened)
         if plain.add(index - 1, opened, place.at, early_accepted=early_accepted):
             place.at += len(opened.plaintext)
-    place.finish(cipher.end, cut=count > 0 and not records.complete[-1])
+    place.finish(cipher.end, cut=count > 0 and not complete[records.stop - 1])
     plain.end = place.at
     plain.opened, plain.failed, plain.missing = decryptor.opened, decryptor.failed, place.missing
     return plain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,16 @@ from capture_analyzer.wire.windows import Windows
 
 MOST_AT_ONCE: Final = 128
 """Records that are opened in one go: enough that the way there costs nothing."""
+
+
+class Cells(NamedTuple):
+    """Columns of records, from which a single value is taken faster than from an array."""
+
+    offset: memoryview
+    length: memoryview
+    run_end: memoryview
+    content_type: memoryview
+    complete: memoryview
 
 
 @dataclasses.dataclass
@@ -114,9 +124,22 @@ class AllRecords:
         return self.chunks.starts + rows * span, rows, span
 
     @functools.cached_property
+    def cells(self) -> Cells:
+        """Columns of which single values are looked at."""
+        columns = self.offset, self.length, self.run_end, self.content_type, self.complete
+        return Cells(*(column.data for column in columns))
+
+    @functools.cached_property
     def views(self) -> list[memoryview]:
         """The buffers, to be cut."""
         return [memoryview(buffer) for buffer in self.chunks.buffers]
+
+    def view_of(self, record: int) -> memoryview:
+        """The buffer with the first byte of a record."""
+        views = self.views
+        if len(views) == 1:
+            return views[0]
+        return views[int(self.chunks.buffer_nos[self.first_chunk[record]])]
 
     @functools.cached_property
     def in_pieces(self) -> bytes:
@@ -210,9 +233,9 @@ class Records:
 
     def end(self, index: int) -> int:
         """Stream offset behind a record."""
-        record = self.first + index
-        everything = self.everything
-        return int(everything.offset[record]) + HEADER_BYTES + int(everything.length[record])
+        record, cells = self.first + index, self.everything.cells
+        end: int = cells.offset[record] + HEADER_BYTES + cells.length[record]
+        return end
 
 
 @quick_dataclass
@@ -237,12 +260,8 @@ class Fragments:
     """
 
     def __init__(self, records: Records) -> None:
-        everything = self._everything = records.everything
+        self._everything = records.everything
         self._first = records.first
-        self._view = memoryview(b"")  # the buffer that holds all that is not apart
-        if len(records):
-            first_chunk = everything.first_chunk[records.first]
-            self._view = everything.views[everything.chunks.buffer_nos[first_chunk]]
         # What was taken last, and the index of the first of it.
         self._at = 0
         self._headers: list[bytes] = []
@@ -273,9 +292,9 @@ class Fragments:
 
     def _take(self, first: int) -> None:
         everything = self._everything
-        stop = min(max(int(everything.run_end[first]), first + 1), first + MOST_AT_ONCE)
+        stop = min(max(everything.cells.run_end[first], first + 1), first + MOST_AT_ONCE)
         if everything.in_pieces.find(1, first, stop) < 0:
-            view = self._view
+            view = everything.view_of(first)
             begins, ends = everything.at[first:stop], everything.behind[first:stop]
             self._headers = everything.headers[first:stop].tolist()
         else:
