@@ -33,13 +33,13 @@ def may_exist(group: str) -> bool:
     for finder in sys.meta_path:
         if hasattr(finder, "find_distributions") and finder.__module__ != _USUAL_FINDER:
             return True
-    return any(_may_have(Path(folder or os.curdir), group) for folder in sys.path)
+    return any(_may_have(folder or os.curdir, group) for folder in sys.path)
 
 
-def _may_have(folder: Path, group: str) -> bool:
+def _may_have(folder: str, group: str) -> bool:
     """Whether a package in a folder may have entry points of a group."""
     try:
-        packages = list(folder.iterdir())
+        packages = list(os.scandir(folder))
     except FileNotFoundError:
         return False
     except OSError:  # an archive
@@ -47,10 +47,10 @@ def _may_have(folder: Path, group: str) -> bool:
     for package in packages:
         if package.name.endswith((".dist-info", ".egg-info")):
             try:
-                points = (package / "entry_points.txt").read_text("utf-8", "replace")
+                points = Path(package.path, "entry_points.txt").read_bytes()
             except OSError:
                 continue
-            if group in points:
+            if group.encode() in points:
                 return True
         elif package.name.endswith(".egg"):  # what is in it lies deeper, or is packed
             return True

@@ -56,6 +56,8 @@ def _made(cls: type[T], *, frozen: bool) -> type[T]:
     for name, method in shared.items():
         if name not in vars(cls):
             setattr(cls, name, method)
+    if cls.__doc__ is None:
+        cls.__doc__ = cls.__name__  # else its arguments are worked out, to stand there
     made = dataclasses.dataclass(init=False, slots=True, repr=False, eq=False)(cls)
     if "__init__" not in vars(cls):
         made.__init__ = _first_init(made, frozen=frozen)  # type: ignore[method-assign]
