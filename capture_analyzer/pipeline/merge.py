@@ -184,11 +184,7 @@ def _columns_of(table: type) -> list[str]:
     if table is not Streams:
         return [column.name for column in describe(table) if column.doc]
     others = ("bounds", "buffers", "origins")
-    return [
-        field.name
-        for field in dataclasses.fields(Streams)
-        if field.init and field.name not in others and field.name[0] != "_"
-    ]
+    return [field.name for field in dataclasses.fields(Streams) if field.name not in others]
 
 
 def _columns(table: type[Table], parts: Sequence[Table], room: Room) -> Table:

@@ -48,26 +48,13 @@ class Streams:
     fin_ns: NDArray[np.int64]  # per stream; NO_TIME without
     reset_ns: NDArray[np.int64]  # per connection; NO_TIME without
     origins: NDArray[np.int64] | None = None  # per stream: where it begins, if not at 0
-    _bounds: list[int] = dataclasses.field(default_factory=list, repr=False)
-    _ends: list[int] = dataclasses.field(default_factory=list, repr=False)
-    _mid: list[bool] = dataclasses.field(default_factory=list, repr=False)
-    _fins: list[int] = dataclasses.field(default_factory=list, repr=False)
-    _resets: list[int] = dataclasses.field(default_factory=list, repr=False)
-
-    def __post_init__(self) -> None:
-        # Plain lists: slicing happens per stream, and scalars from arrays are slow.
-        self._bounds = self.bounds.tolist()
-        self._ends = self.end.tolist()
-        self._mid = self.mid_stream.tolist()
-        self._fins = self.fin_ns.tolist()
-        self._resets = self.reset_ns.tolist()
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickled without the buffers: each process has mapped them itself."""
         columns = {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
-            if field.name != "buffers" and not field.name.startswith("_")
+            if field.name != "buffers"
         }
         return functools.partial(Streams, buffers=(), **columns), ()
 
@@ -78,9 +65,9 @@ class Streams:
     def stream(self, connection_no: int, from_client: bool) -> ByteStream:
         """One direction of a connection, as a view."""
         number = 2 * connection_no + (not from_client)
-        chunks = slice(self._bounds[number], self._bounds[number + 1])
+        chunks = slice(*self.bounds[number : number + 2].tolist())
         in_order = self.in_order_ns[chunks]
-        fin, reset = self._fins[number], self._resets[connection_no]
+        fin, reset = int(self.fin_ns[number]), int(self.reset_ns[connection_no])
         return ByteStream(
             connection_no,
             from_client,
@@ -93,8 +80,8 @@ class Streams:
             self.buffer_nos[chunks],
             self.buffer_offsets[chunks],
             self.buffers,
-            self._ends[number],
-            self._mid[number],
+            int(self.end[number]),
+            bool(self.mid_stream[number]),
             None if fin == NO_TIME else fin,
             None if reset == NO_TIME else reset,
         )
