@@ -134,7 +134,7 @@ class Answers:
         owner = np.repeat(np.arange(len(streams)), counts)
         chunks = _Chunks(*map(np.concatenate, zip(*streams, strict=True)))
         starts, origins = chunks.starts, chunks.origins
-        pieces, sizes = np.array(self._pieces), np.array(self._sizes)
+        pieces, sizes = _column(self._pieces), _column(self._sizes)
         span = 1 + int(max(starts.max(initial=0), (pieces + sizes).max()))
         keys = starts + np.repeat(np.arange(len(streams)) * span, [len(s.starts) for s in streams])
         pieces -= starts_of(sizes)  # from a place to the offset in the stream
@@ -146,8 +146,8 @@ class Answers:
             chunk = np.searchsorted(keys, owner * span + offsets, "right") - 1
             return chunk, origins[chunk] + (offsets - starts[chunk])
 
-        _, offset = located(np.array(self._begins))
-        chunk, last = located(np.array(self._ends) - 1)
+        _, offset = located(_column(self._begins))
+        chunk, last = located(_column(self._ends) - 1)
         tokens = np.full(len(owner), -1, np.int32)
         for event, count in self._tokens:
             tokens[event] = min(count, _MOST)
@@ -157,10 +157,14 @@ class Answers:
             in_order_ns=chunks.in_order_ns[chunk],
             time_ns=chunks.usable_ns[chunk],
             kind=np.frombuffer(bytes(self._kinds), np.uint8),
-            size_bytes=np.array(self._data, np.int32),
-            generated_chars=np.array(self._chars, np.int32),
+            size_bytes=_column(self._data).astype(np.int32),
+            generated_chars=_column(self._chars).astype(np.int32),
             output_tokens=tokens,
             packet_no=chunks.packet_nos[chunk],
             offset=offset,
             end_offset=last + 1,
         )
+
+
+def _column(values: list[int]) -> NDArray[np.int64]:
+    return np.fromiter(values, np.int64, len(values))

@@ -152,11 +152,11 @@ class _Answer:
     def _read_solid(self, pieces: Sequence[tuple[int, int]]) -> bool:
         """Likewise, if nothing of it is missing; whether that is so."""
         source = self._source
-        offsets = [start for start, _ in pieces]
-        sizes = [length for _, length in pieces]
+        if not pieces:
+            return False
+        offsets, sizes = zip(*pieces, strict=True)
         if (
-            not pieces
-            or 0 in sizes
+            0 in sizes
             or offsets[0] < source.starts[0]
             or offsets[-1] + sizes[-1] > source.captured_end
             or sum(sizes) > codings.MAX_DECODED
@@ -164,7 +164,7 @@ class _Answer:
             return False
         solid, shift = source.solid, source.shift
         self._parts = [solid[start + shift : start + shift + length] for start, length in pieces]
-        self._offsets = offsets
+        self._offsets = list(offsets)
         self._finish_run()
         return True
 
