@@ -12,8 +12,8 @@ from capture_analyzer.model.byte_stream import ByteStream
 from capture_analyzer.model.frames import Frames
 from capture_analyzer.pipeline.lists import starts_of
 
-_MOST_WAITING: Final = 1 << 21
-"""Octets of rows that wait to be placed: enough that it costs little for each."""
+_MOST_WAITING: Final = 1 << 18
+"""Octets of rows that wait to be placed: some ten thousand, so that it costs little for each."""
 
 _ROW: Final = np.dtype(
     [

@@ -18,6 +18,7 @@ MOST_SHAPES: Final = 8
 """Shapes remembered likewise. Each is tried on what has none of its own answer's."""
 
 _LONG: Final = 1 << 10  # octets of an event; longer ones are not remembered
+_MOST_LEARNT: Final = 1 << 20  # octets of an event that is taken apart; those of tokens have few
 _LASTING: Final = frozenset(("role", "ping", "end", "other"))
 """Kinds of events that are the same in every answer: they hold no text and count nothing."""
 
@@ -175,6 +176,8 @@ class Repeats:
     def _learn(self, event_type: str, data: bytes, said: EventFacts) -> _Shape | None:
         """Take the next events to be like this one, if it can be found what they look like."""
         if said.kind != "content" or said.output_tokens is not None or self._tries <= 0:
+            return None
+        if len(data) > _MOST_LEARNT:
             return None
         chars = said.generated_chars
         texts = []
