@@ -124,11 +124,16 @@ class Walk:
                 rows, offset, chunk = rows[even], offset[even], chunk[even]
                 length, kind, ends_here = length[even], kind[even], ends_here[even]
             after = offset + (HEADER_BYTES + length)
-            last = chunk.copy()
-            far = np.flatnonzero(after > ends_here)
-            last[far] = np.searchsorted(keys, rows[far] * self.span + (after[far] - 1), "right") - 1
-            ends_last = ends[last]
-            complete = (run[last] == run[chunk]) & (after <= ends_last)
+            # Mostly a record ends in the chunk of its header.
+            last, ends_last = chunk, ends_here
+            complete = after <= ends_here
+            far = np.flatnonzero(~complete)
+            if len(far):
+                last, ends_last = chunk.copy(), ends_here.copy()
+                keys_far = rows[far] * self.span + (after[far] - 1)
+                last[far] = found_far = np.searchsorted(keys, keys_far, "right") - 1
+                ends_last[far] = ends[found_far]
+                complete[far] = (run[found_far] == run[chunk[far]]) & (after[far] <= ends_last[far])
             self.parts.append((rows, offset, length, kind, chunk, last, complete))
             # Where the next header begins: in the same chunk, in the next, in a gap, nowhere.
             inside = after < ends_last
@@ -140,7 +145,7 @@ class Walk:
                 found = self.recover(row, int(after[index]))
                 if found is not None:
                     recovered.append((row, *found))
-            on = more & there
+            on = np.flatnonzero(more & there)
             rows, offset, chunk = rows[on], after[on], following[on]
             if recovered:
                 rows, offset, chunk = np.concatenate(
