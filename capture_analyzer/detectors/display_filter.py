@@ -24,16 +24,15 @@ def _members(field: str, numbers: list[int]) -> str:
         return ""
     if len(numbers) == 1:
         return f"{field} == {numbers[0]}"
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    parts = []
-    for first, last in runs:
+    parts: list[str] = []
+    first = last = numbers[0]
+    for number in [*numbers[1:], numbers[-1]]:  # the last again: it ends the last run
+        if number == last + 1:
+            last = number
+            continue
         if last - first < 2:  # a range of two is longer than its members
-            parts += [str(number) for number in range(first, last + 1)]
+            parts += map(str, range(first, last + 1))
         else:
             parts.append(f"{first}..{last}")
+        first = last = number
     return f"{field} in {{{', '.join(parts)}}}"

@@ -178,16 +178,22 @@ def _packets(numbers: Iterable[int | None], tables: Tables) -> list[int]:
     return list(dict.fromkeys(no for no in numbers if no is not None and 1 <= no <= last))
 
 
+def _among(causes: Iterable[str]) -> NDArray[np.bool_]:
+    """For each code of a cause whether it is one of these."""
+    wanted = np.zeros(len(CAUSE_CODE), np.bool_)
+    wanted[[CAUSE_CODE[cause] for cause in causes]] = True
+    return wanted
+
+
 def _rows_of(finding: Finding, causes: Iterable[str], tables: Tables) -> NDArray[np.int64]:
     """Ledger entries with these causes in the exchanges and the time of a finding."""
     ledger = tables.ledger
-    codes = np.array([CAUSE_CODE[cause] for cause in causes], np.uint8)
     exchanges = np.array(finding.exchange_nos, np.int32)
     # The ledger is ordered by exchange: a scan of all of it for each finding costs too much.
     first = np.searchsorted(ledger.exchange_no, exchanges, "left")
     counts = np.searchsorted(ledger.exchange_no, exchanges, "right") - first
     rows = np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-    mine = np.isin(ledger.cause[rows], codes)
+    mine = _among(causes)[ledger.cause[rows]]
     if finding.from_ns is not None:
         mine &= ledger.to_ns[rows] > finding.from_ns
     if finding.to_ns is not None:
@@ -224,9 +230,8 @@ def _count_once(
     claims = [finding for finding in findings if finding.ledger_rows and finding.cost_ns]
 
     def is_guest(finding: Finding) -> bool:
-        codes = [CAUSE_CODE[cause] for cause in owned.get(finding.detector, ())]
-        own = np.isin(ledger.cause[finding.ledger_rows], codes)
-        return not bool(own.all())
+        own = _among(owned.get(finding.detector, ()))
+        return not bool(own[ledger.cause[finding.ledger_rows]].all())
 
     for finding in sorted(claims, key=lambda finding: (is_guest(finding), finding.finding_no)):
         rows = np.array(finding.ledger_rows)

@@ -195,21 +195,18 @@ def _exchanges(tables: Tables, first: int, stop: int) -> str:
     ledger, events = tables.ledger, tables.events
     numbers = range(first, stop)
     heads, bodies = _exchange_numbers(tables.exchanges.columns, slice(first, stop))
+    streams, ends = _streams(tables.exchanges, numbers)
     parts = zip(
         heads,
         _exchange_texts(tables.exchanges, numbers),
         bodies,
         _by_exchange(ledger.exchange_no, numbers, functools.partial(_ledger, ledger)),
-        _streams(tables.exchanges, numbers),
+        streams,
         _by_exchange(events.exchange_no, numbers, functools.partial(_events, events)),
+        ends,
         strict=True,
     )
-    return ",\n".join(
-        f"{head}{text}{body}{entries}{stream}null}}"
-        if stream is _NO_STREAM
-        else f"{head}{text}{body}{entries}{stream}[{parts_of_it}]}}"
-        for head, text, body, entries, stream, parts_of_it in parts
-    )
+    return "".join(itertools.chain.from_iterable(parts)).removesuffix(",\n")
 
 
 def _exchange_numbers(of: ExchangeColumns, part: slice) -> tuple[list[str], list[str]]:
@@ -289,24 +286,24 @@ def _texts(
     )
 
 
-_NO_STREAM: Final = '],"stream":null,"events":'
-
-
-def _streams(exchanges: Exchanges, wanted: range) -> Iterator[str]:
-    """What streamed answers say as a whole."""
-    for number, row in zip(wanted, exchanges.made_of(wanted), strict=True):
-        stream = exchanges.streams.get(number)
+def _streams(exchanges: Exchanges, wanted: range) -> tuple[list[str], list[str]]:
+    """What streamed answers say as a whole: in front of their events, and behind them."""
+    texts = ['],"stream":null,"events":null'] * len(wanted)
+    ends = ["},\n"] * len(wanted)
+    for place, row in enumerate(exchanges.made_of(wanted)):
+        stream = exchanges.streams.get(wanted[place])
         if stream is None:
-            yield _NO_STREAM
             continue
         model, most = (None, None) if row is None else (row.model, row.max_tokens)
-        yield (
+        texts[place] = (
             f'],"stream":{{"model":{_text(model)},"max_tokens":{_number(most)},'
             f'"ended":{_truth(stream.ended)},"finish":{_text(stream.finish)},'
             f'"error_code":{_text(stream.error_code)},'
             f'"input_tokens":{_number(stream.input_tokens)},'
-            f'"output_tokens":{_number(stream.output_tokens)}}},"events":'
+            f'"output_tokens":{_number(stream.output_tokens)}}},"events":['
         )
+        ends[place] = "]},\n"
+    return texts, ends
 
 
 def _by_exchange(

@@ -198,11 +198,13 @@ class HandshakeMessages(Sequence[HandshakeMessage]):
 
     def rows(self, connection_nos: Iterable[int], *types: str) -> Iterator[HandshakeMessage]:
         """The messages of some connections, of these types if any are given, in order."""
-        wanted = np.fromiter(connection_nos, np.int32)
-        chosen = np.isin(self.connection_no, wanted)
+        wanted = np.zeros(int(self.connection_no.max(initial=-1)) + 1, np.bool_)
+        wanted[[number for number in connection_nos if number < len(wanted)]] = True
+        chosen = wanted[self.connection_no]
         if types:
-            codes = [HANDSHAKE_NAMES.index(name) for name in types]
-            chosen &= np.isin(self.type, np.array(codes, np.uint8))
+            of_type = np.zeros(len(HANDSHAKE_NAMES), np.bool_)
+            of_type[[HANDSHAKE_NAMES.index(name) for name in types]] = True
+            chosen &= of_type[self.type]
         return self._rows(np.flatnonzero(chosen))
 
     def _rows(self, index: slice | NDArray[np.intp]) -> Iterator[HandshakeMessage]:

@@ -149,9 +149,10 @@ def _control(
 
 def _spilled(stream: NDArray[np.int64], content: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Records behind one of the direction's greatest length: the rest of a larger write."""
-    most = np.zeros(int(stream.max()) + 1, np.int64)
-    np.maximum.at(most, stream, content)
-    full = (content == most[stream]) & (content >= SPILL_BYTES)
+    begins = np.flatnonzero(np.diff(stream, prepend=-1))
+    most = np.maximum.reduceat(content, begins)
+    count = np.diff(np.append(begins, len(stream)))
+    full = (content == np.repeat(most, count)) & (content >= SPILL_BYTES)
     spilled = np.zeros(len(content), np.bool_)
     spilled[1:] = full[:-1] & (stream[1:] == stream[:-1])
     return spilled
