@@ -125,7 +125,10 @@ def joined(*parts: Words) -> str:
     words = [word for part in parts for word in part]
     count = next(len(word) for word in words if isinstance(word, np.ndarray))
     rows = np.empty((count, len(words)), np.uint32)
+    # What is the same in all rows is written row by row, the rest column by column.
+    rows[:] = [0 if isinstance(word, np.ndarray) else word for word in words]
     for place, word in enumerate(words):
-        rows[:, place] = word
+        if isinstance(word, np.ndarray):
+            rows[:, place] = word
     text = rows.view(np.uint8).ravel()
     return str(text[text != 0].data, "ascii")
