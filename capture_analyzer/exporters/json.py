@@ -154,30 +154,35 @@ def _anomaly(row: Anomaly) -> str:
 
 
 def _connection(row: Connection) -> str:
+    # Asked for None here and not in `_number`: the calls would take a good part of the time.
     mechanisms = row.retransmissions_by_mechanism
-    by_mechanism = ",".join(
-        f"{quoted(name)}:{mechanisms[name]}"
-        for name in (MECHANISMS if mechanisms else ())
-        if name in mechanisms
-    )
+    by_mechanism = _by_mechanism(mechanisms) if mechanisms else ""
+    near, far, rtt = row.client_side_rtt_ns, row.server_side_rtt_ns, row.rtt_ns
+    name, alpn = row.server_name, row.alpn
     return (
         f'{{"connection_no":{row.connection_no},"transport":{quoted(row.transport)},'
         f'"tcp_stream":{_number(row.tcp_stream)},'
         f'"client":{{"ip":{quoted(row.client_ip)},"port":{row.client_port}}},'
         f'"server":{{"ip":{quoted(row.server_ip)},"port":{row.server_port}}},'
-        f'"server_name":{_text(row.server_name)},"alpn":{_text(row.alpn)},'
-        f'"preconnected":{_truth(row.preconnected)},'
+        f'"server_name":{"null" if name is None else quoted(name)},'
+        f'"alpn":{"null" if alpn is None else quoted(alpn)},'
+        f'"preconnected":{"true" if row.preconnected else "false"},'
         f'"start_ns":{row.start_ns},"end_ns":{row.end_ns},'
         f'"first_packet_no":{row.first_packet_no},"packet_count":{row.packet_count},'
         f'"vantage":{{"side":{quoted(row.vantage_side)},'
         f'"confidence":{_fraction(row.vantage_confidence)}}},'
-        f'"handshake":{{"client_side_rtt_ns":{_number(row.client_side_rtt_ns)},'
-        f'"server_side_rtt_ns":{_number(row.server_side_rtt_ns)},'
-        f'"rtt_ns":{_number(row.rtt_ns)},"syn_retransmissions":{row.syn_retransmissions}}},'
+        f'"handshake":{{"client_side_rtt_ns":{"null" if near is None else near},'
+        f'"server_side_rtt_ns":{"null" if far is None else far},'
+        f'"rtt_ns":{"null" if rtt is None else rtt},'
+        f'"syn_retransmissions":{row.syn_retransmissions}}},'
         f'"tls":{"null" if row.tls is None else _tls(row.tls)},'
         f'"retransmissions":{{"total":{row.retransmissions},'
         f'"spurious":{row.retransmissions_spurious},"by_mechanism":{{{by_mechanism}}}}}}}'
     )
+
+
+def _by_mechanism(counts: dict[str, int]) -> str:
+    return ",".join(f"{quoted(name)}:{counts[name]}" for name in MECHANISMS if name in counts)
 
 
 def _tls(tls: TlsSummary) -> str:
