@@ -278,8 +278,12 @@ def _request(source: Source, content: Located) -> None:
         return
     if sum(length for _, length in content.pieces) > llm.MAX_JSON_OCTETS:
         return
-    body = b"".join(_Fed(source, content.pieces).unbroken())
-    asked = llm.request_facts(body)
+    body: list[bytes] = []
+    for start, length in content.pieces:
+        body.append(source.read(start, start + length))
+        if not length or len(body[-1]) < length:
+            break  # the rest is missing
+    asked = llm.request_facts(b"".join(body))
     if asked is None:
         return
     content.message.model = None if asked.model is None else printable(asked.model.encode())
