@@ -30,7 +30,7 @@ from capture_analyzer.protocols.tls.sessions import SessionFinder
 _LATER_UNKNOWN: Final = "the key log has no secrets for a later handshake on the connection"
 
 MOST_WAITING: Final = 256
-MOST_WAITING_BYTES: Final = 4 << 20
+MOST_WAITING_BYTES: Final = 8 << 20
 """Connections, and bytes in them, that are decrypted before they are read: enough to lay them out
 at once, and so few that they stay in the processor's cache."""
 
