@@ -100,7 +100,7 @@ class Opener(Protocol):
 
         Returns:
             What they hold, padding removed; and which of them hold something else, by place
-            in that list. The last is one that may be the last of its key.
+            in that list. None follows a record that may be the last of its key.
         """
         ...
 
