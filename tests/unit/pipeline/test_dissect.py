@@ -185,10 +185,10 @@ def test_a_failing_parser_costs_its_connection_only(run, monkeypatch):
     monkeypatch.setattr(Guard, "raises", False)
     real = http1.parse
 
-    def failing(client, server, redactor):
+    def failing(client, server, lines):
         if client.stream.connection_no == 0:
             raise ZeroDivisionError("secret text")
-        return real(client, server, redactor)
+        return real(client, server, lines)
 
     monkeypatch.setattr(http1, "parse", failing)
     connections, result = run((GET, OK), (GET, OK))
