@@ -20,4 +20,3 @@ def test_fields():
     assert got.flags.tolist() == [0x18, 0xC2]
     assert got.window.tolist() == [65_535, 0]
     assert got.header_bytes.tolist() == [20, 60]
-    assert got.seq.dtype.isnative
