@@ -44,7 +44,7 @@ main.add_command(explain)
 
 def run() -> NoReturn:
     """Run the program with the arguments of the process, and end it with its exit code."""
-    process.one_thread()
+    process.settle_numpy()
     process.collect_no_garbage()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a terminal may not know every character

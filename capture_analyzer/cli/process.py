@@ -12,19 +12,19 @@ _LARGEST_BLOCK: Final = 32 << 20
 """Largest block that glibc's allocator can be told to take from its heap on 64-bit systems
 (DEFAULT_MMAP_THRESHOLD_MAX, mallopt(3)); larger ones always come from the system and go back."""
 
-_BLOCKS: Final = 16
-"""Blocks of that size for which the heap is prepared: enough for a million packets."""
-
 _M_TRIM_THRESHOLD: Final = -1  # numbers of mallopt's parameters: <malloc.h> of glibc
 _M_MMAP_THRESHOLD: Final = -3
 
 
-def one_thread() -> None:
-    """Keep NumPy from starting threads; to be called before it is imported.
+def settle_numpy() -> None:
+    """Settle what NumPy takes from the environment; to be called before it is imported.
 
-    They would serve linear algebra, of which there is none here, and they wait busily at first.
+    No threads: they would serve linear algebra, of which there is none here, and they wait busily
+    at first. No big pages: the system may have to move others' memory about to find one, which
+    takes longer than they save.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("NUMPY_MADVISE_HUGEPAGE", "0")
 
 
 def collect_no_garbage() -> None:
@@ -36,25 +36,19 @@ def collect_no_garbage() -> None:
 
 
 def keep_freed_memory() -> None:
-    """Have the memory of freed arrays used again, and take it in big pages.
+    """Have the memory of freed arrays used again.
 
     Arrays of millions of packets come and go. Each would get fresh pages from the system,
-    which must clear them first and hand them out one by one: a tenth of all time. What is
-    prepared here costs nothing before it is used. Without glibc nothing happens.
+    which must clear them first and hand them out one by one: a tenth of all time. Without glibc
+    nothing happens.
     """
     import ctypes  # NumPy has loaded it already
-
-    import numpy as np
 
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
     if mallopt is None:
         return
     mallopt(_M_MMAP_THRESHOLD, _LARGEST_BLOCK)
     mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
-    # NumPy asks for big pages where its own large arrays lie; once freed, all that is
-    # allocated there has them.
-    blocks = [np.empty(_LARGEST_BLOCK - (1 << 16), np.uint8) for _ in range(_BLOCKS)]
-    del blocks
 
 
 def end(code: int) -> NoReturn:

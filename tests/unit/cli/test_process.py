@@ -10,17 +10,19 @@ import pytest
 from capture_analyzer.cli import process
 
 
-def test_number_of_threads_that_somebody_chose_stays(monkeypatch):
+def test_what_somebody_chose_stays(monkeypatch):
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")
-    process.one_thread()
+    monkeypatch.setenv("NUMPY_MADVISE_HUGEPAGE", "1")
+    process.settle_numpy()
     assert process.os.environ["OPENBLAS_NUM_THREADS"] == "3"
+    assert process.os.environ["NUMPY_MADVISE_HUGEPAGE"] == "1"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")
 def test_numpy_starts_no_threads():
     program = (
         "from capture_analyzer.cli import process\n"
-        "process.one_thread()\n"
+        "process.settle_numpy()\n"
         "process.keep_freed_memory()\n"
         "import os\n"
         "print(len(os.listdir('/proc/self/task')))\n"
