@@ -183,7 +183,8 @@ class _HttpReader:
         if protocol == "http/1.1":
             found = self._read_http1(client, server)
             self.anomalies += _anomalies(number, found.problems)
-            self._note_tunnel(number, found.messages)
+            if connection.tls is None:
+                self._note_tunnel(number, found.messages)
         elif protocol == "h2":
             found = self._read_http2(client, server)
             self.anomalies += found.anomalies
@@ -197,8 +198,8 @@ class _HttpReader:
             self._read_contents(client, server, found.contents)
 
     def _note_tunnel(self, number: int, messages: Sequence[Message]) -> None:
-        """Note the tunnel that one of these messages opened, if the connection has none yet."""
-        if number in self.tunnelled or not any(message.upgrade for message in messages):
+        """Note the tunnel that one of these messages, in clear text, opened."""
+        if not any(message.upgrade for message in messages):
             return
         halves = [[m for m in messages if m.from_client is side] for side in (True, False)]
         tunnel = find_tunnel(number, *halves)
