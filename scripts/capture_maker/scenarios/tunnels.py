@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Generator
 
 from capture_maker.http import (
     Client,
@@ -15,8 +16,9 @@ from capture_maker.http import (
     response,
     serve,
 )
+from capture_maker.network import Host
 from capture_maker.scenarios.basic import HOST
-from capture_maker.simulation import MS, Process
+from capture_maker.simulation import MS, Process, Signal
 from capture_maker.stage import Form, Stage, scenario
 from capture_maker.tls import TlsSocket, client_context, server_context
 
@@ -85,6 +87,17 @@ def upgrade(stage: Stage) -> None:
     stage.simulation.start(client())
 
 
+def through(stage: Stage, proxy: Host) -> Generator[int | Signal, None, Client]:
+    """Ask a proxy for a tunnel to api.example, and start TLS inside of it."""
+    http = yield from stage.open(proxy, 3128)
+    assert http
+    yield from http.call(request("CONNECT", "api.example:443", "api.example:443"))
+    http.endpoint.connection.tls_inside = True
+    secure = TlsSocket(http.endpoint, client_context(stage.key_log), server_name="api.example")
+    assert (yield from secure.handshake(300_000))
+    return Client(stage.simulation, secure)
+
+
 @scenario(
     "connect",
     """A CONNECT to a proxy answers after 25 ms; TLS 1.3 runs in the tunnel, with one request (think
@@ -113,13 +126,7 @@ def connect(stage: Stage) -> None:
     stage.serve(proxy, 3128, route)
 
     def client() -> Process:
-        http = yield from stage.open(proxy, 3128)
-        assert http
-        yield from http.call(request("CONNECT", "api.example:443", "api.example:443"))
-        http.endpoint.connection.tls_inside = True
-        secure = TlsSocket(http.endpoint, client_context(stage.key_log), server_name="api.example")
-        assert (yield from secure.handshake(300_000))
-        inside = Client(stage.simulation, secure)
+        inside = yield from through(stage, proxy)
         inside.socket.send(request("GET", "/inside", "api.example"))
         yield from inside.socket.receive()
         yield 10 * MS
@@ -156,13 +163,7 @@ def connect_keys(stage: Stage) -> None:
     stage.serve(proxy, 3128, route)
 
     def client() -> Process:
-        http = yield from stage.open(proxy, 3128)
-        assert http
-        yield from http.call(request("CONNECT", "api.example:443", "api.example:443"))
-        http.endpoint.connection.tls_inside = True
-        secure = TlsSocket(http.endpoint, client_context(stage.key_log), server_name="api.example")
-        assert (yield from secure.handshake(300_000))
-        within = Client(stage.simulation, secure)
+        within = yield from through(stage, proxy)
         yield from within.call(request("GET", "/first", "api.example"))
         yield 80 * MS
         yield from within.call(request("GET", "/second", "api.example"))
